@@ -1,0 +1,56 @@
+"""The engine's error tree: one class for each decision a caller can make.
+
+A message says what happened and what to do, in one line fit for a user.
+"""
+
+
+class EngineError(Exception):
+    """Base of everything the engine raises on purpose."""
+
+
+class LoadFailed(EngineError):
+    """A model or context could not be created (bad file, no memory, unknown architecture)."""
+
+
+class LoadCancelled(EngineError):
+    """The caller's progress callback asked to stop loading."""
+
+
+class DecodeFailed(EngineError):
+    """llama.cpp refused or failed a decode; the session was rolled back to its last good state."""
+
+
+class NoCacheSlot(DecodeFailed):
+    """llama_decode returned 1: no room in the KV cache for the batch."""
+
+
+class DecodeAborted(EngineError):
+    """llama_decode returned 2: the cancel flag was up. Not a fault."""
+
+
+class RollbackUnsupported(EngineError):
+    """The KV cache of this model cannot drop its newest tokens."""
+
+
+class StateFailed(EngineError):
+    """A saved KV state could not be written or restored."""
+
+
+class ContextFull(EngineError):
+    """The prompt does not fit in the context even after old turns were dropped."""
+
+
+class IncompatibleDraft(EngineError):
+    """The draft model's vocabulary does not match the target's."""
+
+
+class BadRequest(EngineError):
+    """A setting is out of range, or a grammar or JSON schema does not parse."""
+
+
+class TemplateFailed(EngineError):
+    """The model's chat template could not be rendered."""
+
+
+class EngineDied(EngineError):
+    """The engine's process ended, ran out of memory or stopped answering."""

@@ -1,0 +1,162 @@
+"""Frozen values that the stages of decoding pass to each other, and the events a caller receives.
+
+Pure data: no llama.cpp, no I/O. Token ids are ints in the target's vocabulary; times are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from engine.sampling import Distribution, SamplingParams
+
+TokenId = int
+Role = Literal["system", "user", "assistant"]
+FinishReason = Literal["stop", "length", "context", "cancelled"]
+Origin = Literal["target", "model", "ngram"]
+"""Who proposed a kept token: the target itself, the draft model, or the n-gram lookup."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One turn as the chat template sees it."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One reply to produce. Either `messages` (rendered by the chat template) or raw `prompt` text."""
+
+    messages: tuple[ChatMessage, ...] = ()
+    prompt: str | None = None
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    max_tokens: int = 1024
+    stop: tuple[str, ...] = ()
+    mode: str = "auto"
+    """`auto`, `plain`, `ngram`, `draft` or `fixed:K`; see engine.length.parse_mode."""
+    seed: int | None = None
+    """None draws one. A given seed also makes `auto` decide without its clock, so the text repeats."""
+    trace: Path | None = None
+    """Where to append one JSON line per round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A candidate block: tokens, and for each the distribution it was drawn from.
+
+    `probs[i]` is the q that `tokens[i]` was really drawn from; None means a point mass (n-gram lookup,
+    greedy draft), as verification treats both alike. `confidence[i]` in [0, 1] is the drafter's own
+    estimate that the target keeps `tokens[i]`; it guides lengths only and never touches exactness.
+    """
+
+    tokens: tuple[TokenId, ...] = ()
+    probs: tuple[Distribution | None, ...] = ()
+    confidence: tuple[float, ...] = ()
+    origin: Origin = "target"
+    match_length: int = 0
+    """For an n-gram draft: how many trailing tokens matched."""
+    seconds: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round did, for metrics, traces and the readout."""
+
+    drafted: int
+    accepted: int
+    emitted: int
+    """Tokens this round added to the reply (fewer than accepted + 1 when the reply stopped inside)."""
+    origin: Origin
+    context: int
+    """Committed tokens before the round."""
+    parked: bool
+    draft_seconds: float
+    target_seconds: float
+    sampling_seconds: float
+    total_seconds: float
+    reason: str
+    """Why this length, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """`fraction` in [0, 1] of the named model read into memory; stage `measure` is the one-time calibration."""
+
+    stage: Literal["target", "draft", "measure"]
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    """Prompt reading: `done` of `total` tokens are in the KV cache, `cached` of them from earlier turns."""
+
+    done: int
+    total: int
+    cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One line the user should read (turns dropped, a draft that cannot be used, ...)."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """New reply text. `origins` names, for every token behind the text, who proposed it."""
+
+    text: str
+    origins: tuple[Origin, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDone:
+    """One round's numbers and the sentence that explains the controller's state."""
+
+    round: Round
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The reply's end. `text` is the whole reply; `report` is the JSON object `ask --json` prints, less
+    the fields only the app knows (models' paths, version)."""
+
+    reason: FinishReason
+    text: str
+    report: dict[str, Any]
+
+
+GenerationEvent = PrefillProgress | Notice | TextDelta | RoundDone | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class LoadConfig:
+    """What to load and how. Only what the caller sets is fixed; None leaves the choice to the engine."""
+
+    target: Path
+    draft: Path | None = None
+    context: int = 4096
+    """Tokens; clipped to what the target was trained on."""
+    target_gpu_layers: int | None = None
+    """None: all layers where the build has a GPU, else 0."""
+    draft_gpu_layers: int | None = None
+    threads: int | None = None
+    batch_threads: int | None = None
+    flash_attention: bool | None = None
+    kv_type: Literal["f16", "q8_0", "q4_0"] = "f16"
+    batch: int = 512
+    """Prompt tokens per decode (n_batch and n_ubatch)."""
+    max_block: int = 64
+    """Most rows one verification decode may have; sizes the logits buffer."""
+    profile_dir: Path | None = None
+    """Where measured costs live; None keeps them in memory."""
+    log_file: Path | None = None
+    """Where llama.cpp's log lines go; None drops them."""
