@@ -1,0 +1,146 @@
+"""A KV cache over a model, and the decodes that fill it. Owns the native context, its batch and its memory.
+
+Everything is addressed by sequence id, so that one context can later hold several replies; `decode` takes
+blocks of (sequence, first position, tokens). Positions count tokens from 0.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import DecodeAborted, DecodeFailed, LoadFailed, NoCacheSlot, StateFailed
+from engine.llama.binding import CancelFlag, lib, take_complaints
+from engine.llama.model import Model
+
+KV_TYPES: dict[str, int] = {"f16": lib.GGML_TYPE_F16, "q8_0": lib.GGML_TYPE_Q8_0, "q4_0": lib.GGML_TYPE_Q4_0}
+RECURRENT_SNAPSHOTS = 8
+"""Recurrent layers keep one state per token that may be taken back; a state of a current hybrid model is
+tens of MB, so few are kept and blocks on such models are short."""
+
+
+class Context:
+    """One native context. Not thread-safe; `cancel` may be raised from anywhere."""
+
+    def __init__(
+        self, model: Model, *, n_ctx: int, batch: int, max_outputs: int, threads: int, batch_threads: int,
+        flash_attention: bool | None = None, kv_type: Literal["f16", "q8_0", "q4_0"] = "f16",
+        cancel: CancelFlag | None = None,
+    ) -> None:
+        """max_outputs: most rows of logits one decode may ask for; sizes buffers, so keep it small.
+
+        flash_attention None lets llama.cpp decide. Raises LoadFailed.
+        """
+        self.model = model
+        self.cancel = cancel or CancelFlag()
+        self.batch_size = batch
+        params = lib.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch = n_ctx, batch, batch
+        params.n_outputs_max = params.n_outputs_max_per_seq = max_outputs
+        params.n_threads, params.n_threads_batch = threads, batch_threads
+        params.type_k = params.type_v = KV_TYPES[kv_type]
+        params.flash_attn_type = {
+            None: lib.LLAMA_FLASH_ATTN_TYPE_AUTO, True: lib.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+            False: lib.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+        }[flash_attention]
+        params.no_perf = True
+        params.swa_full = model.has_sliding_window  # a window-sized cache cannot take tokens back
+        params.n_rs_seq = RECURRENT_SNAPSHOTS if model.is_recurrent else 0
+        params.abort_callback = self.cancel.callback
+        params.abort_callback_data = self.cancel.address
+        take_complaints()
+        pointer = lib.llama_init_from_model(model.pointer, params)
+        if not pointer:
+            raise LoadFailed(
+                f"no context of {n_ctx} tokens for {model.path.name}: {take_complaints() or 'out of memory?'};"
+                " try a smaller --ctx"
+            )
+        self._pointer: Any = pointer
+        self._memory: Any = lib.llama_get_memory(pointer)
+        self.n_ctx: int = lib.llama_n_ctx(pointer)
+        self._batch: Any = lib.llama_batch_init(batch, 0, 1)
+        # One numpy view per field: filling them by slice costs microseconds where ctypes items cost a loop.
+        view = np.ctypeslib.as_array
+        self._tokens = view(self._batch.token, (batch,))
+        self._positions = view(self._batch.pos, (batch,))
+        self._outputs = view(self._batch.logits, (batch,))
+        view(self._batch.n_seq_id, (batch,))[:] = 1
+        self._sequences = [self._batch.seq_id[i] for i in range(batch)]
+        for slot in self._sequences:
+            slot[0] = 0
+        self._sequence_in_batch = 0
+
+    # ---- decoding
+
+    def decode(self, tokens: Sequence[int], position: int, outputs: int, sequence: int = 0) -> None:
+        """Read `tokens` (at most batch_size) into the cache from `position`; the last `outputs` rows give logits.
+
+        Raises NoCacheSlot (1), DecodeAborted (2), DecodeFailed (others). After an error the cache may hold some
+        of the tokens: read `length`.
+        """
+        n = len(tokens)
+        self._tokens[:n] = tokens
+        self._positions[:n] = np.arange(position, position + n, dtype=np.int32)
+        self._outputs[:n] = 0
+        self._outputs[n - outputs : n] = 1
+        if sequence != self._sequence_in_batch:
+            for slot in self._sequences:
+                slot[0] = sequence
+            self._sequence_in_batch = sequence
+        self._batch.n_tokens = n
+        code = lib.llama_decode(self._pointer, self._batch)
+        if code == 0:
+            lib.llama_synchronize(self._pointer)  # so that a GPU's time is counted where it is spent
+            return
+        if code == 1:
+            raise NoCacheSlot(f"no room in the KV cache for {n} tokens at {position} of {self.n_ctx}")
+        if code == 2:
+            raise DecodeAborted("cancelled")
+        raise DecodeFailed(f"llama.cpp failed a decode of {n} tokens (code {code}): {take_complaints() or 'no reason given'}")
+
+    def logits(self, row: int) -> NDArray[np.float32]:
+        """Zero-copy view (n_vocab,) of an output row of the last decode, counted among outputs; valid until the next."""
+        address = lib.llama_get_logits_ith(self._pointer, row)
+        if not address:
+            raise DecodeFailed(f"llama.cpp has no logits for row {row}")
+        return np.ctypeslib.as_array(address, (self.model.n_vocab,))
+
+    # ---- the cache
+
+    def length(self, sequence: int = 0) -> int:
+        """Tokens of `sequence` in the cache."""
+        return int(lib.llama_memory_seq_pos_max(self._memory, sequence)) + 1
+
+    def truncate(self, length: int, sequence: int = 0) -> bool:
+        """Forget the tokens from position `length` on. False if this cache cannot (nothing has changed then)."""
+        return bool(lib.llama_memory_seq_rm(self._memory, sequence, length, -1))
+
+    def clear(self, sequence: int = 0) -> None:
+        """Forget all of `sequence`; always possible."""
+        lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+
+    def save_state(self, sequence: int = 0) -> bytes:
+        """The sequence's KV state as bytes. Raises StateFailed."""
+        size = lib.llama_state_seq_get_size(self._pointer, sequence)
+        buffer = (ctypes.c_uint8 * size)()
+        if lib.llama_state_seq_get_data(self._pointer, buffer, size, sequence) != size:
+            raise StateFailed("llama.cpp could not save the KV state")
+        return bytes(buffer)
+
+    def restore_state(self, data: bytes, sequence: int = 0) -> None:
+        """Put a saved state back. Raises StateFailed; the sequence is empty then."""
+        buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
+        if lib.llama_state_seq_set_data(self._pointer, buffer, len(data), sequence) == 0:
+            self.clear(sequence)
+            raise StateFailed("the saved KV state does not fit this model and context")
+
+    def close(self) -> None:
+        """Free the cache and the batch. Safe to call twice."""
+        if self._pointer is not None:
+            lib.llama_batch_free(self._batch)
+            lib.llama_free(self._pointer)
+            self._pointer = None

@@ -1,0 +1,244 @@
+"""llama.cpp's own sampler chain, turned into distributions. Owns the native samplers of one request.
+
+Order, as in llama.cpp: logit bias, penalties, DRY, grammar; then top-k, typical, top-p, min-p, temperature.
+
+The shortlist: looking at 150,000 candidates with penalties or a grammar costs milliseconds, so where top-k (or
+greedy choice) bounds the answer, only the highest SHORTLIST raw logits plus every token that penalties, DRY or
+bias can touch are looked at. The result is used only if it provably equals the full one: all tokens left out
+have raw logits no higher than the lowest listed one, so the answer is exact once the k-th survivor is not below
+that. Otherwise the full vocabulary is gone through. (With a 151,936-token vocabulary on 2 cores: see
+docs/benchmarks.md for what it saves.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import BadRequest
+from engine.llama.binding import json_schema_to_gbnf, lib, take_complaints
+from engine.llama.model import Model
+from engine.sampling import Distribution, SamplingParams
+
+SHORTLIST = 256
+DRY_BREAKERS = (b"\n", b":", b'"', b"*")
+"""llama.cpp's default sequence breakers."""
+_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+
+
+class SamplerChain:
+    """The target's or the draft's view of one request's sampling settings, with its token history."""
+
+    def __init__(self, model: Model, params: SamplingParams, n_ctx: int) -> None:
+        """n_ctx: what -1 means for penalty_last_n and dry_last_n. Raises BadRequest for a grammar that does not parse."""
+        self._params = params
+        self._n_vocab = model.n_vocab
+        self._window = n_ctx if params.penalty_last_n == -1 else params.penalty_last_n
+        self._dry_window = n_ctx if params.dry_last_n == -1 else params.dry_last_n
+        self._history: list[int] = []
+        self._adjusters: list[Any] = []
+        self._grammar: Any = None
+        self._filters: Any = None
+        self._buffer = _CandidateBuffer(model.n_vocab)
+        try:
+            self._build(model, params)
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self, model: Model, params: SamplingParams) -> None:
+        if params.logit_bias:
+            for token, _ in params.logit_bias:
+                if not 0 <= token < model.n_vocab:
+                    raise BadRequest(f"logit bias names token {token}; the model has ids 0 to {model.n_vocab - 1}")
+            bias = (lib.llama_logit_bias * len(params.logit_bias))(*params.logit_bias)
+            self._adjusters.append(lib.llama_sampler_init_logit_bias(model.n_vocab, len(bias), bias))
+        if self._penalises:
+            self._adjusters.append(lib.llama_sampler_init_penalties(
+                model.n_vocab, self._window, params.repeat_penalty, params.frequency_penalty, params.presence_penalty
+            ))
+        if params.dry_multiplier:
+            breakers = (ctypes.c_char_p * len(DRY_BREAKERS))(*DRY_BREAKERS)
+            self._adjusters.append(lib.llama_sampler_init_dry(
+                model.vocab, params.dry_multiplier, params.dry_base, params.dry_allowed_length, self._dry_window,
+                breakers, len(breakers),
+            ))
+        text = grammar_text(params)
+        if text is not None:
+            take_complaints()
+            self._grammar = lib.llama_sampler_init_grammar(model.vocab, text.encode(), b"root")
+            if not self._grammar:
+                raise BadRequest(f"the grammar does not parse: {take_complaints() or 'llama.cpp gives no reason'}")
+        self._filters = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
+        for sampler in (
+            lib.llama_sampler_init_top_k(params.top_k) if params.top_k else None,
+            lib.llama_sampler_init_typical(params.typical_p, 1) if params.typical_p < 1 else None,
+            lib.llama_sampler_init_top_p(params.top_p, 1) if params.top_p < 1 else None,
+            lib.llama_sampler_init_min_p(params.min_p, 1) if params.min_p else None,
+            lib.llama_sampler_init_temp(params.temperature) if not params.greedy else None,
+        ):
+            if sampler is not None:
+                lib.llama_sampler_chain_add(self._filters, sampler)
+
+    @property
+    def _penalises(self) -> bool:
+        params = self._params
+        return bool(self._window and (
+            params.repeat_penalty != 1 or params.frequency_penalty or params.presence_penalty
+        ))
+
+    @property
+    def stateful(self) -> bool:
+        """True if earlier tokens of the reply change the distribution of later ones."""
+        return bool(self._penalises or self._params.dry_multiplier or self._grammar)
+
+    # ---- history
+
+    def begin(self, prompt: Sequence[int]) -> None:
+        """The reply starts after `prompt`: penalties and DRY see it, the grammar does not."""
+        if self.stateful:
+            reach = max(self._window if self._penalises else 0, self._dry_window if self._params.dry_multiplier else 0)
+            self._history = list(prompt[-reach:]) if reach else []
+            for sampler in self._adjusters:
+                for token in self._history:
+                    lib.llama_sampler_accept(sampler, token)
+
+    def accept(self, token: int) -> None:
+        """`token` joined the reply. It must have had probability above 0 (a grammar aborts the process otherwise)."""
+        if self.stateful:
+            self._history.append(token)
+            for sampler in self._adjusters:
+                lib.llama_sampler_accept(sampler, token)
+            if self._grammar:
+                lib.llama_sampler_accept(self._grammar, token)
+
+    def fork(self) -> SamplerChain:
+        """A copy whose history can run ahead over drafted tokens; close it after use. Filters are shared."""
+        twin = object.__new__(SamplerChain)
+        twin.__dict__.update(self.__dict__)
+        twin._history = list(self._history)
+        twin._adjusters = [lib.llama_sampler_clone(sampler) for sampler in self._adjusters]
+        twin._grammar = lib.llama_sampler_clone(self._grammar) if self._grammar else None
+        twin._filters_shared = True
+        return twin
+
+    _filters_shared = False
+
+    # ---- distributions
+
+    def greedy(self, logits: NDArray[np.float32]) -> int:
+        """The token with the highest logit after bias, penalties, DRY and grammar."""
+        if not self._adjusters and not self._grammar:
+            return int(logits.argmax())
+        found = self._candidates(logits, keep=1)
+        return int(found["id"][found["logit"].argmax()])
+
+    def distribution(self, logits: NDArray[np.float32]) -> Distribution:
+        """What the next token is drawn from, given the history; one-hot at temperature 0. logits: (n_vocab,)."""
+        if self._params.greedy:
+            return Distribution.one_hot(self.greedy(logits))
+        found = self._candidates(logits, keep=self._params.top_k)
+        found = self._buffer.apply(self._filters, found)
+        allowed = found["logit"] > -np.inf
+        if not allowed.all():
+            found = found[allowed]
+        return Distribution.from_logits(found["id"].copy(), found["logit"].copy())
+
+    def _candidates(self, logits: NDArray[np.float32], keep: int) -> NDArray[Any]:
+        """Candidates after the adjusters and the grammar, ready for the filters. keep: how many the filters can
+        need at most (top-k; 1 for greedy), 0 for all."""
+        buffer = self._buffer
+        if 0 < keep <= SHORTLIST // 2 and self._n_vocab > 4 * SHORTLIST:
+            found = buffer.shortlist(logits, self._touched())
+            floor = found["logit"][: SHORTLIST].min()
+            for sampler in self._stateful_samplers():
+                found = buffer.apply(sampler, found)
+            if not self._adjusters and not self._grammar:
+                return found
+            if np.count_nonzero(found["logit"] >= floor) >= keep:
+                return found
+        found = buffer.full(logits)
+        for sampler in self._stateful_samplers():
+            found = buffer.apply(sampler, found)
+        return found
+
+    def _stateful_samplers(self) -> list[Any]:
+        return [*self._adjusters, self._grammar] if self._grammar else self._adjusters
+
+    def _touched(self) -> list[int]:
+        """Every token whose logit bias, penalties or DRY may change."""
+        touched = {token for token, _ in self._params.logit_bias}
+        if self._penalises:
+            touched.update(self._history[-self._window:])
+        if self._params.dry_multiplier:
+            touched.update(self._history[-self._dry_window:])
+        return list(touched)
+
+    def close(self) -> None:
+        """Free the native samplers. Safe to call twice."""
+        for sampler in self._adjusters:
+            lib.llama_sampler_free(sampler)
+        self._adjusters = []
+        if self._grammar:
+            lib.llama_sampler_free(self._grammar)
+            self._grammar = None
+        if self._filters and not self._filters_shared:
+            lib.llama_sampler_free(self._filters)
+        self._filters = None
+
+
+class _CandidateBuffer:
+    """The array llama.cpp's samplers work on: id, logit, p per candidate. Reused for every position."""
+
+    def __init__(self, n_vocab: int) -> None:
+        self._blank = np.zeros(n_vocab, dtype=_CANDIDATE)
+        self._blank["id"] = np.arange(n_vocab, dtype=np.int32)
+        self._work = self._blank.copy()
+        self._top: Any = lib.llama_sampler_init_top_k(SHORTLIST)
+        self._array = lib.llama_token_data_array()
+
+    def full(self, logits: NDArray[np.float32]) -> NDArray[Any]:
+        """All tokens with their raw logits; a view that the next call overwrites."""
+        np.copyto(self._work, self._blank)
+        self._work["logit"] = logits
+        return self._work
+
+    def shortlist(self, logits: NDArray[np.float32], extra: list[int]) -> NDArray[Any]:
+        """The SHORTLIST highest raw logits, then those of `extra` not among them."""
+        top = self.apply(self._top, self.full(logits))
+        if not extra:
+            return top
+        missing = np.setdiff1d(np.array(extra, dtype=np.int32), top["id"])
+        more = np.zeros(len(missing), dtype=_CANDIDATE)
+        more["id"], more["logit"] = missing, logits[missing]
+        return np.concatenate([top, more])
+
+    def apply(self, sampler: Any, found: NDArray[Any]) -> NDArray[Any]:
+        """Run one native sampler over `found`, in place; the candidates it left."""
+        array = self._array
+        array.data = ctypes.cast(found.ctypes.data, lib.llama_token_data_p)
+        array.size, array.selected, array.sorted = len(found), -1, False
+        lib.llama_sampler_apply(sampler, ctypes.byref(array))
+        start = (ctypes.addressof(array.data.contents) - found.ctypes.data) // _CANDIDATE.itemsize
+        if not 0 <= start <= len(found):
+            raise BadRequest("this sampler moves its candidates elsewhere")  # none in the chain does
+        return found[start : start + array.size]
+
+    def __del__(self) -> None:
+        top = getattr(self, "_top", None)
+        if top is not None:
+            lib.llama_sampler_free(top)
+
+
+def grammar_text(params: SamplingParams) -> str | None:
+    """The request's grammar as GBNF; a JSON schema is translated. Raises BadRequest when the schema is no JSON schema."""
+    if params.json_schema is None:
+        return params.grammar
+    try:
+        return json_schema_to_gbnf(params.json_schema)
+    except Exception as error:  # the translator raises bare asserts, KeyErrors and ValueErrors alike
+        raise BadRequest(f"the JSON schema cannot be turned into a grammar: {type(error).__name__}: {error}") from error
