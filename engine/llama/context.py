@@ -73,6 +73,7 @@ class Context:
         for slot in self._sequences:
             slot[0] = 0
         self._sequence_in_batch = 0
+        self._first_output = 0
 
     # ---- decoding
 
@@ -92,6 +93,7 @@ class Context:
                 slot[0] = sequence
             self._sequence_in_batch = sequence
         self._batch.n_tokens = n
+        self._first_output = n - outputs
         code = lib.llama_decode(self._pointer, self._batch)
         if code == 0:
             lib.llama_synchronize(self._pointer)  # so that a GPU's time is counted where it is spent
@@ -104,7 +106,7 @@ class Context:
 
     def logits(self, row: int) -> NDArray[np.float32]:
         """Zero-copy view (n_vocab,) of an output row of the last decode, counted among outputs; valid until the next."""
-        address = lib.llama_get_logits_ith(self._pointer, row)
+        address = lib.llama_get_logits_ith(self._pointer, self._first_output + row)
         if not address:
             raise DecodeFailed(f"llama.cpp has no logits for row {row}")
         return np.ctypeslib.as_array(address, (self.model.n_vocab,))
