@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from engine.errors import BadRequest
 
+_Places = slice | NDArray[np.integer[Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
@@ -93,23 +95,61 @@ class Distribution:
 
     @classmethod
     def from_logits(cls, ids: NDArray[np.int32], logits: NDArray[np.float32]) -> Distribution:
-        """Softmax over the listed tokens, in any order; the rest get 0. Raises ValueError when empty."""
+        """Softmax over the listed tokens, in any order; the rest get 0, as does a logit of -inf.
+
+        Raises ValueError when nothing is left, or when a logit is NaN or +inf.
+        """
         if len(ids) == 0:
             raise ValueError("no token is left to sample from")
-        order = np.argsort(ids, kind="stable") if np.any(ids[1:] < ids[:-1]) else slice(None)
-        weights = logits[order].astype(np.float64)
-        weights -= weights.max()
+        if np.any(ids[1:] < ids[:-1]):
+            order = np.argsort(ids, kind="stable")
+            ids, logits = ids[order], logits[order]
+        weights = logits.astype(np.float64)
+        top = weights.max()
+        if not np.isfinite(top):
+            raise ValueError(f"no token can be sampled: the highest logit is {top}")
+        weights -= top
         np.exp(weights, out=weights)
         weights /= weights.sum()
-        return cls(np.ascontiguousarray(ids[order]), weights)
+        return cls(np.ascontiguousarray(ids), weights)
 
     def prob(self, token: int) -> float:
         """Probability of `token`; 0.0 when it is not listed."""
-        i = int(np.searchsorted(self.ids, token))
+        # The cast keeps numpy from widening a copy of all ids to the 64 bits of a Python int.
+        i = int(self.ids.searchsorted(np.int32(token)))
         return float(self.probs[i]) if i < len(self.ids) and self.ids[i] == token else 0.0
 
     def draw(self, u: float) -> int:
-        """The token at quantile `u` in [0, 1) of the ids in ascending order (inverse transform)."""
-        cumulative = np.cumsum(self.probs)
-        i = int(np.searchsorted(cumulative, u * cumulative[-1], side="right"))
-        return int(self.ids[min(i, len(self.ids) - 1)])
+        """The token at quantile `u` in [0, 1) of the ids in ascending order (inverse transform).
+
+        Never a token of probability 0, not even where rounding puts `u` at the very end.
+        """
+        cumulative = self.probs.cumsum()
+        total = cumulative[-1]
+        i = cumulative.searchsorted(u * total, side="right")
+        return int(self.ids[min(i, cumulative.searchsorted(total))])
+
+    def excess(self, scale: float, other: Distribution) -> NDArray[np.float64]:
+        """max(0, scale * self - other) for each of this distribution's ids."""
+        result = self.probs * scale
+        mine, theirs = _common(self.ids, other.ids)
+        result[mine] -= other.probs[theirs]
+        return np.maximum(result, 0.0, out=result)
+
+
+def _common(a: NDArray[np.int32], b: NDArray[np.int32]) -> tuple[_Places, _Places]:
+    """Where the ids that two ascending arrays share are in each: the shorter is looked up in the longer."""
+    if len(a) > len(b):
+        theirs, mine = _common(b, a)
+        return mine, theirs
+    if _is_whole(b):
+        shared = slice(a.searchsorted(np.int32(len(b))))
+        return shared, shared if _is_whole(a) else a[shared]
+    place = b.searchsorted(a)
+    hit = np.flatnonzero(b.take(place, mode="clip") == a)
+    return hit, place[hit]
+
+
+def _is_whole(ids: NDArray[np.int32]) -> bool:
+    """True for 0, 1, 2, ...: a whole vocabulary, where an id is its own place."""
+    return bool(ids[-1] == len(ids) - 1)
