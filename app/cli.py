@@ -1,0 +1,106 @@
+"""The command line's frame: sub-commands imported when they are used, one line for every failure, exit codes.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 141 the reader of standard output left.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from app import __version__
+from app.errors import AppError, OutputClosed
+from app.terminal import prepare_streams, say
+
+FAILED, WRONG_USAGE, INTERRUPTED, READER_LEFT = 1, 2, 130, 141
+
+COMMANDS = {
+    "ask": "app.commands.ask:ask",
+    "models": "app.commands.models:models",
+    "bench": "app.commands.bench:bench",
+}
+"""Name to `module:attribute`, in the order of the help."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are looked up, so that `--version` stays instant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="paceline", message="%(prog)s %(version)s")
+def cli() -> None:
+    """A chat assistant that runs wholly on this machine.
+
+    A small draft model writes ahead, the large one checks; the reply is the large model's own, only sooner.
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. Never raises."""
+    os.umask(0o077)  # chats, traces and logs are the user's own business
+    prepare_streams()
+    try:
+        return cli.main(args=argv, prog_name="paceline", standalone_mode=False) or 0
+    except click.exceptions.NoArgsIsHelpError as help_wanted:
+        help_wanted.show()
+        return WRONG_USAGE
+    except click.UsageError as error:
+        where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        say(error.format_message() + where)
+        return WRONG_USAGE
+    except click.ClickException as error:
+        say(error.format_message())
+        return FAILED
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except OutputClosed:
+        return READER_LEFT
+    except Exception as error:  # noqa: BLE001 - nothing may reach the user as a traceback
+        say(_one_line(error) if isinstance(error, _answers()) else _report_fault(error))
+        return FAILED
+
+
+def _answers() -> tuple[type[Exception], ...]:
+    """The errors whose message was written for the user. A package that was never imported cannot have raised."""
+    trees = (("engine.errors", "EngineError"), ("models.errors", "ModelsError"))
+    loaded = (getattr(sys.modules[module], name) for module, name in trees if module in sys.modules)
+    return (AppError, MemoryError, OSError, *loaded)
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _report_fault(error: Exception) -> str:
+    """Keep the traceback for a bug report, and say where it is."""
+    import traceback
+    from datetime import UTC, datetime
+
+    from app.paths import Paths, writable
+
+    summary = f"internal error: {type(error).__name__}: {_one_line(error)}"
+    log = Paths.find().crash_log
+    if not writable(log.parent):
+        return summary
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"{datetime.now(UTC).isoformat()} paceline {__version__}\n")
+        traceback.print_exception(error, file=file)
+    return f"{summary} (details in {log})"

@@ -1,0 +1,49 @@
+"""One reply from an engine to a writer: drives the events, shows the waiting, strips control characters.
+
+Knows nothing of click or of where the models came from. The caller owns the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from app.interrupt import Interrupt
+from app.sanitize import Sanitizer, sanitize
+from app.terminal import FractionBar, say
+from engine import Engine, Finished, GenerationRequest, Notice, PrefillProgress, TextDelta
+
+
+def run_oneshot(
+    engine: Engine, request: GenerationRequest, interrupt: Interrupt, write: Callable[[str], None] | None
+) -> Finished:
+    """Produce one reply and return how it ended, with its text sanitized.
+
+    `write` receives printable pieces as they come; None collects only. Raises what `write` and the engine raise.
+    Ctrl-C ends the reply with reason `cancelled`.
+    """
+    sanitizer = Sanitizer()
+    interrupt.hook = engine.cancel
+    with FractionBar() as bar:
+        try:
+            for event in engine.generate(request):
+                if interrupt.seen:  # it came between loading and here, before the engine could hear of it
+                    engine.cancel()
+                match event:
+                    case PrefillProgress(done, total, _) if done < total:
+                        bar.show("reading the prompt", done / total)
+                    case Notice(text):
+                        bar.hide()
+                        say(text)
+                    case TextDelta(text) if write is not None:
+                        bar.hide()
+                        if printable := sanitizer.feed(text):
+                            write(printable)
+                    case Finished():
+                        return replace(event, text=sanitize(event.text))
+        except BaseException:
+            engine.cancel()
+            raise
+        finally:
+            interrupt.hook = None
+    raise RuntimeError("the engine ended a reply without saying how")

@@ -1,0 +1,62 @@
+"""Where Paceline keeps its files. The only module that knows a directory.
+
+`PACELINE_HOME` moves everything under one folder (tests, portable installs); `PACELINE_MODELS` moves the model
+files alone (a bigger disk). Otherwise the platform's own places are used. What Paceline writes is private to the
+user: `main` sets the umask, and directories are made 0700.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The directories. None of them needs to exist yet; see `writable`."""
+
+    models: Path
+    """GGUF files."""
+    profiles: Path
+    """What decoding costs on this machine, one file per model pair."""
+    logs: Path
+    config: Path
+    """The user's own catalogue entries."""
+
+    @classmethod
+    def find(cls, environ: Mapping[str, str] | None = None) -> Paths:
+        """The directories as the environment has them now."""
+        environ = os.environ if environ is None else environ
+        if home := environ.get("PACELINE_HOME"):
+            root = Path(home).expanduser()
+            data, state, config = root, root, root / "config"
+        else:
+            data = platformdirs.user_data_path("paceline", appauthor=False)
+            state = platformdirs.user_state_path("paceline", appauthor=False)
+            config = platformdirs.user_config_path("paceline", appauthor=False)
+        chosen = environ.get("PACELINE_MODELS")
+        models = Path(chosen).expanduser() if chosen else data / "models"
+        return cls(models=models, profiles=state / "profiles", logs=state / "logs", config=config)
+
+    @property
+    def engine_log(self) -> Path:
+        """llama.cpp's own log lines."""
+        return self.logs / "engine.log"
+
+    @property
+    def crash_log(self) -> Path:
+        """Tracebacks of faults in Paceline itself."""
+        return self.logs / "crash.log"
+
+
+def writable(directory: Path) -> bool:
+    """True if `directory` exists or could be made, and takes files. Never raises: a read-only home is no fault."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK | os.X_OK)

@@ -1,0 +1,152 @@
+"""From what the user said to a running engine. The only module that imports both `engine` and `models`.
+
+What is missing on disk is fetched, after a question where a person is there to answer it. A draft nobody asked for
+is a convenience: when it cannot come, the target runs without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.downloads import fetch, total_size
+from app.errors import AppError
+from app.interrupt import Interrupt
+from app.options import LoadChoices
+from app.paths import Paths, writable
+from app.selection import NO_DRAFT, Choice, Selection, Selector
+from app.terminal import FractionBar, ask_yes, person_present, say
+from engine import Engine, LoadCancelled, LoadConfig, LoadProgress
+from models import ChecksumMismatch, Inventory, ModelFile, Offline, load_catalogue
+
+LOADING = {"target": "loading the model", "draft": "loading the draft model", "measure": "measuring this machine"}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A file to load, and its hash where that is known."""
+
+    path: Path
+    sha256: str | None = None
+
+    def as_json(self) -> dict[str, str]:
+        return {"path": str(self.path)} | ({"sha256": self.sha256} if self.sha256 else {})
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPair:
+    """The files to load, both on disk."""
+
+    target: LocalModel
+    draft: LocalModel | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"target": self.target.as_json(), "draft": self.draft.as_json() if self.draft else None}
+
+
+def local_pair(choices: LoadChoices, paths: Paths, *, wants_draft: bool = True) -> LocalPair:
+    """The model files for `choices`, fetched where they are missing. Raises AppError or ModelsError."""
+    inventory = Inventory(paths.models)
+    selector = Selector(load_catalogue(paths.config if paths.config.is_dir() else None), inventory)
+    selection = selector.select(choices.target, choices.draft if wants_draft else NO_DRAFT)
+    if selection.remark:
+        say(selection.remark)
+    if not wants_draft and choices.draft not in (None, NO_DRAFT):
+        say("this mode uses no draft model, so --draft is left out")
+
+    models = [selection.target] + ([selection.draft] if selection.draft else [])
+    draft = selection.draft
+    if missing := _missing([model.file for model in models if model.file], inventory):
+        if _may_fetch(missing, choices, paths, optional=_is_optional(missing, selection)):
+            fetch(missing, paths.models, offline=choices.offline)
+        else:
+            draft = None
+    return LocalPair(_on_disk(selection.target, inventory), _on_disk(draft, inventory) if draft else None)
+
+
+@contextmanager
+def running_engine(pair: LocalPair, choices: LoadChoices, paths: Paths) -> Iterator[tuple[Engine, Interrupt]]:
+    """Load `pair`, tell what the engine has to say about it, and close it afterwards.
+
+    Inside, Ctrl-C and SIGTERM only raise the Interrupt's flag. While loading they raise KeyboardInterrupt.
+    """
+    with Interrupt() as interrupt:
+        with FractionBar() as bar:
+
+            def on_progress(progress: LoadProgress) -> bool:
+                bar.show(LOADING[progress.stage], progress.fraction)
+                return not interrupt.seen
+
+            try:
+                engine = Engine(_config(pair, choices, paths), on_progress)
+            except LoadCancelled:
+                raise KeyboardInterrupt from None
+        with engine:
+            for notice in engine.notices:
+                say(notice)
+            yield engine, interrupt
+
+
+def _config(pair: LocalPair, choices: LoadChoices, paths: Paths) -> LoadConfig:
+    """What to load and how. What cannot be kept on this disk (measured costs, llama.cpp's log) is done without."""
+    keeps_profiles, keeps_logs = writable(paths.profiles), writable(paths.logs)
+    if not keeps_profiles:
+        say(f"cannot write to {paths.profiles}: what is learned about this machine's speed will not be kept")
+    chosen = {"context": choices.ctx, "kv_type": choices.kv_type}
+    return LoadConfig(
+        target=pair.target.path,
+        draft=pair.draft.path if pair.draft else None,
+        target_gpu_layers=choices.gpu_layers,
+        draft_gpu_layers=choices.draft_gpu_layers,
+        threads=choices.threads,
+        flash_attention=choices.flash_attention,
+        profile_dir=paths.profiles if keeps_profiles else None,
+        log_file=paths.engine_log if keeps_logs else None,
+        **{name: value for name, value in chosen.items() if value is not None},  # type: ignore[arg-type]
+    )
+
+
+def _missing(files: Sequence[ModelFile], inventory: Inventory) -> list[ModelFile]:
+    """Those of `files` that have to be downloaded. One that somebody copied into place is checked, not fetched."""
+    unchecked = [f for f in files if not inventory.path_of(f) and inventory.location(f).is_file()]
+    if unchecked:
+        with suppress(Offline, ChecksumMismatch):
+            fetch(unchecked, inventory.models_dir, offline=True)
+    return [file for file in files if not inventory.path_of(file)]
+
+
+def _is_optional(missing: Sequence[ModelFile], selection: Selection) -> bool:
+    return bool(selection.draft_implied and selection.draft and list(missing) == [selection.draft.file])
+
+
+def _may_fetch(missing: Sequence[ModelFile], choices: LoadChoices, paths: Paths, *, optional: bool) -> bool:
+    """Leave to download. False only if `optional`; raises AppError where the files are needed and may not come."""
+    names = " and ".join(file.title or file.name for file in missing)
+    size = total_size(missing)
+    if choices.offline:
+        refusal = f"{names} is not on this disk, and --offline rules out fetching it"
+    elif choices.yes:
+        return True
+    elif person_present():
+        if ask_yes(f"{names} is not on this disk. Download {size} to {paths.models}?"):
+            return True
+        refusal = "no model to answer with"
+    else:
+        refusal = f"{names} ({size}) is not on this disk; add --yes to download it, or name a file with --target"
+    if not optional:
+        raise AppError(refusal)
+    say(f"running without a draft model: {refusal}")
+    return False
+
+
+def _on_disk(choice: Choice, inventory: Inventory) -> LocalModel:
+    if choice.path is not None:
+        return LocalModel(choice.path)
+    assert choice.file is not None
+    path = inventory.path_of(choice.file)
+    if path is None:
+        raise AppError(f"{choice.file.name} is not on this disk")
+    return LocalModel(path, choice.file.sha256)
