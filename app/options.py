@@ -76,10 +76,9 @@ class _Sampling(click.Option):
     section = "Sampling"
 
 
-def _option(kind: type[click.Option], *names: str, help: str, default: object = None, **settings: Any) -> Decorator:
+def _option(kind: type[click.Option], *names: str, help: str, shown: object = None, **settings: Any) -> Decorator:
     """An option that shows the engine's default and, unless it is given, passes nothing on."""
-    shown = help if default is None else f"{help}  [default: {default}]"
-    return click.option(*names, cls=kind, help=shown, **settings)
+    return click.option(*names, cls=kind, help=help if shown is None else f"{help}  [default: {shown}]", **settings)
 
 
 _model = partial(_option, _Model)
@@ -87,32 +86,33 @@ _sampler = partial(_option, _Sampling)
 
 _LOADING = (
     _model("--target", metavar="MODEL",
-           help="Model that answers: a path, a name from `models pairs`, or hf:owner/repo/file.gguf.", default="the starter pair"),
-    _model("--draft", metavar="MODEL", help="Small model that writes ahead; `none` for none.", default="the target's usual partner"),
-    _model("--ctx", type=click.IntRange(min=1), metavar="TOKENS", help="Context size.", default=4096),
-    _model("--threads", type=click.IntRange(1, 512), metavar="N", help="CPU threads.", default="the engine's choice"),
-    _model("--gpu-layers", type=click.IntRange(min=0), metavar="N", help="Target layers on the GPU.", default="all, if the build has one"),
-    _model("--draft-gpu-layers", type=click.IntRange(min=0), metavar="N", help="Draft layers on the GPU.", default="all, if the build has one"),
-    _model("--kv-type", type=click.Choice(["f16", "q8_0", "q4_0"]), help="KV cache type.", default="f16"),
-    _model("--flash-attention/--no-flash-attention", default="the engine's choice", help="Flash attention."),
+           help="Model that answers: a path, a name from `models pairs`, or hf:owner/repo/file.gguf.", shown="the starter pair"),
+    _model("--draft", metavar="MODEL", help="Small model that writes ahead; `none` for none.", shown="the target's usual partner"),
+    _model("--ctx", type=click.IntRange(min=1), metavar="TOKENS", help="Context size.", shown=4096),
+    _model("--threads", type=click.IntRange(1, 512), metavar="N", help="CPU threads.", shown="the engine's choice"),
+    _model("--gpu-layers", type=click.IntRange(min=0), metavar="N", help="Target layers on the GPU.", shown="all, if the build has one"),
+    _model("--draft-gpu-layers", type=click.IntRange(min=0), metavar="N", help="Draft layers on the GPU.", shown="all, if the build has one"),
+    _model("--kv-type", type=click.Choice(["f16", "q8_0", "q4_0"]), help="KV cache type.", shown="f16"),
+    _model("--flash-attention/--no-flash-attention", default=None, help="Flash attention.", shown="the engine's choice"),
     _model("-y", "--yes", is_flag=True, help="Download missing models without asking."),
     _model("--offline", is_flag=True, help="Never go online."),
 )
 
+_TEMPERATURE = partial(_sampler, "-t", "--temperature", type=float, metavar="X", help="0 takes the likeliest token always.")
+
 _SAMPLING = (
-    _sampler("-t", "--temperature", type=float, metavar="X", help="0 takes the likeliest token always.", default=0.8),
-    _sampler("--top-k", type=int, metavar="N", help="Keep the k likeliest tokens; 0: off.", default=40),
-    _sampler("--top-p", type=float, metavar="X", help="Keep the likeliest tokens up to this total.", default=0.95),
-    _sampler("--min-p", type=float, metavar="X", help="Drop tokens below this share of the likeliest.", default=0.05),
-    _sampler("--typical-p", type=float, metavar="X", help="Locally typical sampling; 1: off.", default=1.0),
-    _sampler("--repeat-penalty", type=float, metavar="X", help="Divide the scores of recent tokens; 1: off.", default=1.0),
-    _sampler("--frequency-penalty", type=float, metavar="X", help="Penalty for each occurrence; 0: off.", default=0.0),
-    _sampler("--presence-penalty", type=float, metavar="X", help="Penalty for having occurred; 0: off.", default=0.0),
-    _sampler("--penalty-last-n", type=int, metavar="N", help="Tokens the penalties look back on; -1: all.", default=64),
-    _sampler("--dry-multiplier", type=float, metavar="X", help="Strength of the DRY repetition penalty; 0: off.", default=0.0),
-    _sampler("--dry-base", type=float, metavar="X", help="DRY: growth with length.", default=1.75),
-    _sampler("--dry-allowed-length", type=int, metavar="N", help="DRY: free repetition length.", default=2),
-    _sampler("--dry-last-n", type=int, metavar="N", help="DRY: tokens looked back on; -1: all.", default=-1),
+    _sampler("--top-k", type=int, metavar="N", help="Keep the k likeliest tokens; 0: off.", shown=40),
+    _sampler("--top-p", type=float, metavar="X", help="Keep the likeliest tokens up to this total.", shown=0.95),
+    _sampler("--min-p", type=float, metavar="X", help="Drop tokens below this share of the likeliest.", shown=0.05),
+    _sampler("--typical-p", type=float, metavar="X", help="Locally typical sampling; 1: off.", shown=1.0),
+    _sampler("--repeat-penalty", type=float, metavar="X", help="Divide the scores of recent tokens; 1: off.", shown=1.0),
+    _sampler("--frequency-penalty", type=float, metavar="X", help="Penalty for each occurrence; 0: off.", shown=0.0),
+    _sampler("--presence-penalty", type=float, metavar="X", help="Penalty for having occurred; 0: off.", shown=0.0),
+    _sampler("--penalty-last-n", type=int, metavar="N", help="Tokens the penalties look back on; -1: all.", shown=64),
+    _sampler("--dry-multiplier", type=float, metavar="X", help="Strength of the DRY repetition penalty; 0: off.", shown=0.0),
+    _sampler("--dry-base", type=float, metavar="X", help="DRY: growth with length.", shown=1.75),
+    _sampler("--dry-allowed-length", type=int, metavar="N", help="DRY: free repetition length.", shown=2),
+    _sampler("--dry-last-n", type=int, metavar="N", help="DRY: tokens looked back on; -1: all.", shown=-1),
     _sampler("--logit-bias", metavar="ID:BIAS", callback=parse_biases, multiple=True, help="Add BIAS to a token id's score; repeatable."),
 )
 
@@ -122,9 +122,9 @@ def loading_options(command: Command) -> Command:
     return _with(_LOADING, command)
 
 
-def sampling_options(command: Command) -> Command:
-    """Adds the sampling options; `sampling_from` reads them."""
-    return _with(_SAMPLING, command)
+def sampling_options(*, temperature: float = 0.8) -> Decorator:
+    """Adds the sampling options; `sampling_from` reads them. The temperature is the default to show."""
+    return partial(_with, (_TEMPERATURE(shown=temperature), *_SAMPLING))
 
 
 def loading_from(params: dict[str, Any]) -> LoadChoices:

@@ -45,7 +45,7 @@ MODES_WITHOUT_DRAFT = ("plain", "ngram")
 @click.option("-n", "--max-tokens", type=click.IntRange(min=1), metavar="N", default=1024, show_default=True, help="Longest reply.")
 @click.option("--stop", multiple=True, help="End the reply before this text; repeatable.")
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Same seed, same machine: same reply.")
-@sampling_options
+@sampling_options()
 @click.option("--json-schema", type=READABLE_FILE, help="The reply is JSON that fits this schema.")
 @click.option("--grammar", type=READABLE_FILE, help="The reply fits this GBNF grammar.")
 @click.option("--stats", is_flag=True, help="A short table of speeds on standard error.")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -21,6 +21,7 @@ from app.options import (
 )
 
 PLAIN = "plain"
+GREEDY = 0.0
 
 
 @click.group()
@@ -50,12 +51,12 @@ def _parse_modes(_ctx: click.Context, _param: click.Parameter, value: str) -> tu
 @click.option("--rule", type=click.Choice(["block", "match"]), default="block", hidden=True)
 @click.option("--json", "out", type=click.Path(dir_okay=False, path_type=Path), help="Write everything measured to this file.")
 @loading_options
-@sampling_options
+@sampling_options(temperature=GREEDY)
 def compare(
     prompts: Path, modes: Sequence[str], per_category: int | None, turns: str, max_tokens: int, repeat: int,
-    seed: int | None, rule: str, out: Path | None, **params: Any,
+    seed: int | None, rule: Literal["block", "match"], out: Path | None, **params: Any,
 ) -> int:
-    """Compare decoding modes on one loaded pair, interleaved; greedy unless --temperature is given."""
+    """Compare decoding modes on one loaded pair, interleaved."""
     loading = loading_from(params)
     from app.bench.manifest import manifest
     from app.bench.prompts import load_prompts
@@ -65,7 +66,7 @@ def compare(
     from app.wiring import local_pair, running_engine
     from engine import GenerationRequest, SamplingParams
 
-    sampling = SamplingParams(**{"temperature": 0.0, **sampling_from(params)})
+    sampling = SamplingParams(**{"temperature": GREEDY, **sampling_from(params)})
     request = GenerationRequest(sampling=sampling, max_tokens=max_tokens, rule=rule)
     questions = load_prompts(prompts, all_turns=turns == "all", per_category=per_category)
     plan = Plan(questions, modes, repeat, request, seed)

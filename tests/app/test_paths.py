@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from app.paths import Paths, writable
+
+
+def test_one_variable_moves_everything(tmp_path: Path) -> None:
+    paths = Paths.find({"PACELINE_HOME": str(tmp_path)})
+    assert all(tmp_path in path.parents for path in (paths.models, paths.profiles, paths.logs, paths.config))
+
+
+def test_models_can_live_on_another_disk(tmp_path: Path) -> None:
+    paths = Paths.find({"PACELINE_HOME": str(tmp_path / "home"), "PACELINE_MODELS": str(tmp_path / "big")})
+    assert paths.models == tmp_path / "big"
+    assert tmp_path / "home" in paths.profiles.parents
+
+
+def test_new_directories_are_private(tmp_path: Path) -> None:
+    old = os.umask(0o077)
+    try:
+        assert writable(tmp_path / "a" / "b")
+    finally:
+        os.umask(old)
+    assert {stat.S_IMODE((tmp_path / part).stat().st_mode) for part in ("a", "a/b")} == {0o700}
+
+
+def test_a_place_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert not writable(tmp_path / "file" / "below")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_directory_is_not_writable(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    assert not writable(tmp_path)
