@@ -29,7 +29,7 @@ from jinja2.visitor import NodeTransformer
 from engine.errors import TemplateFailed
 from engine.values import ChatMessage
 
-SECONDS = 5.0  # for one rendering; real templates take about a millisecond per hundred messages
+SECONDS = 5.0  # for one rendering; real templates take some milliseconds per hundred messages
 MOST_TEXT = 1 << 20  # characters a template may write itself; the messages come on top, up to four times over
 
 _CHATML = (

@@ -32,10 +32,6 @@ class RollbackUnsupported(EngineError):
     """The KV cache of this model cannot drop its newest tokens."""
 
 
-class StateFailed(EngineError):
-    """A saved KV state could not be written or restored."""
-
-
 class ContextFull(EngineError):
     """The prompt does not fit in the context even after old turns were dropped."""
 

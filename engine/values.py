@@ -41,6 +41,8 @@ class GenerationRequest:
     """None draws one. A given seed also makes `auto` decide without its clock, so the text repeats."""
     trace: Path | None = None
     """Where to append one JSON line per round."""
+    rule: Literal["block", "match"] = "block"
+    """`match` (sample from the target and compare, with a greedy draft) exists only to be compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,6 @@ class Draft:
     origin: Origin = "target"
     match_length: int = 0
     """For an n-gram draft: how many trailing tokens matched."""
-    seconds: float = 0.0
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -66,20 +67,24 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round did, for metrics, traces and the readout."""
+    """What one round did, for metrics, traces and the readout. Times in seconds."""
 
-    drafted: int
-    accepted: int
-    emitted: int
-    """Tokens this round added to the reply (fewer than accepted + 1 when the reply stopped inside)."""
     origin: Origin
+    candidates: tuple[TokenId, ...]
+    confidence: tuple[float, ...]
+    accepted: int
+    emitted: tuple[TokenId, ...]
+    """Tokens this round added to the reply (fewer than accepted + 1 when the reply ended inside)."""
     context: int
     """Committed tokens before the round."""
+    match_length: int
     parked: bool
     draft_seconds: float
     target_seconds: float
     sampling_seconds: float
     total_seconds: float
+    expected_seconds: float | None
+    """What the length rule thought drafting and checking would cost; None for fixed rules."""
     reason: str
     """Why this length, in words."""
 

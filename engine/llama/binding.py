@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -19,7 +20,10 @@ from llama_cpp import llama_cpp as lib
 from llama_cpp.llama_grammar import json_schema_to_gbnf
 
 VERSION: str = llama_cpp.__version__
-__all__ = ["VERSION", "CancelFlag", "Device", "devices", "json_schema_to_gbnf", "lib", "log_to", "start", "system_info"]
+__all__ = [
+    "VERSION", "CancelFlag", "Device", "count_native", "devices", "json_schema_to_gbnf", "lib", "log_to",
+    "native_seconds", "start", "system_info", "take_complaints",
+]
 
 LOG_LIMIT_BYTES = 4 << 20
 """The log starts afresh beyond this, so that months of use cannot fill a disk."""
@@ -143,7 +147,22 @@ def _base_call(name: str, restype: Any, *args: Any) -> Any:
     return function(*args)
 
 
+_native_seconds = 0.0
+
+
+def count_native(started: float) -> None:
+    """A call into llama.cpp that began at `started` (perf_counter) has returned."""
+    global _native_seconds
+    _native_seconds += time.perf_counter() - started
+
+
+def native_seconds() -> float:
+    """Seconds this process has spent inside llama.cpp's decode and sampler calls."""
+    return _native_seconds
+
+
 def system_info() -> str:
     """llama.cpp's one line about the build: CPU features and backends."""
     start()
-    return lib.llama_print_system_info().decode("utf-8", errors="replace").strip()
+    line: bytes = lib.llama_print_system_info()
+    return line.decode("utf-8", errors="replace").strip()

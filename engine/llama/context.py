@@ -6,15 +6,15 @@ blocks of (sequence, first position, tokens). Positions count tokens from 0.
 
 from __future__ import annotations
 
-import ctypes
+import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import DecodeAborted, DecodeFailed, LoadFailed, NoCacheSlot, StateFailed
-from engine.llama.binding import CancelFlag, lib, take_complaints
+from engine.errors import DecodeAborted, DecodeFailed, LoadFailed, NoCacheSlot
+from engine.llama.binding import CancelFlag, count_native, lib, take_complaints
 from engine.llama.model import Model
 
 KV_TYPES: dict[str, int] = {"f16": lib.GGML_TYPE_F16, "q8_0": lib.GGML_TYPE_Q8_0, "q4_0": lib.GGML_TYPE_Q4_0}
@@ -94,9 +94,12 @@ class Context:
             self._sequence_in_batch = sequence
         self._batch.n_tokens = n
         self._first_output = n - outputs
+        started = time.perf_counter()
         code = lib.llama_decode(self._pointer, self._batch)
         if code == 0:
             lib.llama_synchronize(self._pointer)  # so that a GPU's time is counted where it is spent
+        count_native(started)
+        if code == 0:
             return
         if code == 1:
             raise NoCacheSlot(f"no room in the KV cache for {n} tokens at {position} of {self.n_ctx}")
@@ -124,21 +127,6 @@ class Context:
     def clear(self, sequence: int = 0) -> None:
         """Forget all of `sequence`; always possible."""
         lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-
-    def save_state(self, sequence: int = 0) -> bytes:
-        """The sequence's KV state as bytes. Raises StateFailed."""
-        size = lib.llama_state_seq_get_size(self._pointer, sequence)
-        buffer = (ctypes.c_uint8 * size)()
-        if lib.llama_state_seq_get_data(self._pointer, buffer, size, sequence) != size:
-            raise StateFailed("llama.cpp could not save the KV state")
-        return bytes(buffer)
-
-    def restore_state(self, data: bytes, sequence: int = 0) -> None:
-        """Put a saved state back. Raises StateFailed; the sequence is empty then."""
-        buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
-        if lib.llama_state_seq_set_data(self._pointer, buffer, len(data), sequence) == 0:
-            self.clear(sequence)
-            raise StateFailed("the saved KV state does not fit this model and context")
 
     def close(self) -> None:
         """Free the cache and the batch. Safe to call twice."""

@@ -2,17 +2,17 @@
 
 Order, as in llama.cpp: logit bias, penalties, DRY, grammar; then top-k, typical, top-p, min-p, temperature.
 
-The shortlist: looking at 150,000 candidates with penalties or a grammar costs milliseconds, so where top-k (or
-greedy choice) bounds the answer, only the highest SHORTLIST raw logits plus every token that penalties, DRY or
-bias can touch are looked at. The result is used only if it provably equals the full one: all tokens left out
-have raw logits no higher than the lowest listed one, so the answer is exact once the k-th survivor is not below
-that. Otherwise the full vocabulary is gone through. (With a 151,936-token vocabulary on 2 cores: see
-docs/benchmarks.md for what it saves.)
+The shortlist: building and filtering 150,000 candidates costs milliseconds a position, so where top-k (or
+greedy choice) bounds the answer, only tokens within some distance of the highest raw logit, plus every token that
+penalties, DRY or bias can touch, are looked at. The result is used only if it provably equals the full one: every
+token left out has a raw logit below the shortlist's floor, so the answer is exact once k survivors reach the
+floor. Otherwise the full vocabulary is gone through.
 """
 
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import BadRequest
-from engine.llama.binding import json_schema_to_gbnf, lib, take_complaints
+from engine.llama.binding import count_native, json_schema_to_gbnf, lib, take_complaints
 from engine.llama.model import Model
 from engine.sampling import Distribution, SamplingParams
 
-SHORTLIST = 256
+SHORTLIST_AIM = 1024
+"""The distance from the top is steered so that about this many tokens are within it."""
 DRY_BREAKERS = (b"\n", b":", b'"', b"*")
 """llama.cpp's default sequence breakers."""
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
@@ -33,17 +34,18 @@ _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32
 class SamplerChain:
     """The target's or the draft's view of one request's sampling settings, with its token history."""
 
-    def __init__(self, model: Model, params: SamplingParams, n_ctx: int) -> None:
-        """n_ctx: what -1 means for penalty_last_n and dry_last_n. Raises BadRequest for a grammar that does not parse."""
+    def __init__(self, model: Model, params: SamplingParams, n_ctx: int, n_vocab: int | None = None) -> None:
+        """n_ctx: what -1 means for penalty_last_n and dry_last_n. n_vocab: only ids below it are looked at (a draft
+        with a padded vocabulary). Raises BadRequest for a grammar that does not parse."""
         self._params = params
-        self._n_vocab = model.n_vocab
+        self._n_vocab = n_vocab or model.n_vocab
         self._window = n_ctx if params.penalty_last_n == -1 else params.penalty_last_n
         self._dry_window = n_ctx if params.dry_last_n == -1 else params.dry_last_n
         self._history: list[int] = []
         self._adjusters: list[Any] = []
         self._grammar: Any = None
         self._filters: Any = None
-        self._buffer = _CandidateBuffer(model.n_vocab)
+        self._buffer = _CandidateBuffer(self._n_vocab)
         try:
             self._build(model, params)
         except BaseException:
@@ -55,7 +57,8 @@ class SamplerChain:
             for token, _ in params.logit_bias:
                 if not 0 <= token < model.n_vocab:
                     raise BadRequest(f"logit bias names token {token}; the model has ids 0 to {model.n_vocab - 1}")
-            bias = (lib.llama_logit_bias * len(params.logit_bias))(*params.logit_bias)
+            entries: Any = params.logit_bias
+            bias = (lib.llama_logit_bias * len(entries))(*entries)
             self._adjusters.append(lib.llama_sampler_init_logit_bias(model.n_vocab, len(bias), bias))
         if self._penalises:
             self._adjusters.append(lib.llama_sampler_init_penalties(
@@ -151,23 +154,17 @@ class SamplerChain:
     def _candidates(self, logits: NDArray[np.float32], keep: int) -> NDArray[Any]:
         """Candidates after the adjusters and the grammar, ready for the filters. keep: how many the filters can
         need at most (top-k; 1 for greedy), 0 for all."""
-        buffer = self._buffer
-        if 0 < keep <= SHORTLIST // 2 and self._n_vocab > 4 * SHORTLIST:
-            found = buffer.shortlist(logits, self._touched())
-            floor = found["logit"][: SHORTLIST].min()
-            for sampler in self._stateful_samplers():
-                found = buffer.apply(sampler, found)
-            if not self._adjusters and not self._grammar:
+        samplers = [*self._adjusters, self._grammar] if self._grammar else self._adjusters
+        if keep:
+            found, floor = self._buffer.shortlist(logits, keep, self._touched())
+            for sampler in samplers:
+                found = self._buffer.apply(sampler, found)
+            if not samplers or np.count_nonzero(found["logit"] >= floor) >= keep:
                 return found
-            if np.count_nonzero(found["logit"] >= floor) >= keep:
-                return found
-        found = buffer.full(logits)
-        for sampler in self._stateful_samplers():
-            found = buffer.apply(sampler, found)
+        found = self._buffer.full(logits)
+        for sampler in samplers:
+            found = self._buffer.apply(sampler, found)
         return found
-
-    def _stateful_samplers(self) -> list[Any]:
-        return [*self._adjusters, self._grammar] if self._grammar else self._adjusters
 
     def _touched(self) -> list[int]:
         """Every token whose logit bias, penalties or DRY may change."""
@@ -198,8 +195,8 @@ class _CandidateBuffer:
         self._blank = np.zeros(n_vocab, dtype=_CANDIDATE)
         self._blank["id"] = np.arange(n_vocab, dtype=np.int32)
         self._work = self._blank.copy()
-        self._top: Any = lib.llama_sampler_init_top_k(SHORTLIST)
         self._array = lib.llama_token_data_array()
+        self._distance = 8.0
 
     def full(self, logits: NDArray[np.float32]) -> NDArray[Any]:
         """All tokens with their raw logits; a view that the next call overwrites."""
@@ -207,31 +204,36 @@ class _CandidateBuffer:
         self._work["logit"] = logits
         return self._work
 
-    def shortlist(self, logits: NDArray[np.float32], extra: list[int]) -> NDArray[Any]:
-        """The SHORTLIST highest raw logits, then those of `extra` not among them."""
-        top = self.apply(self._top, self.full(logits))
-        if not extra:
-            return top
-        missing = np.setdiff1d(np.array(extra, dtype=np.int32), top["id"])
-        more = np.zeros(len(missing), dtype=_CANDIDATE)
-        more["id"], more["logit"] = missing, logits[missing]
-        return np.concatenate([top, more])
+    def shortlist(self, logits: NDArray[np.float32], keep: int, extra: list[int]) -> tuple[NDArray[Any], float]:
+        """At least `keep` of the highest raw logits and all of `extra`; and the floor that all others are below."""
+        top = float(logits.max())
+        while True:
+            floor = top - self._distance
+            ids = np.flatnonzero(logits >= floor)
+            if len(ids) >= min(keep + len(extra), len(logits)):
+                break
+            self._distance *= 1.5
+        if len(ids) > 2 * SHORTLIST_AIM:
+            self._distance *= 0.9
+        if extra:
+            ids = np.union1d(ids, extra)
+        found = np.empty(len(ids), dtype=_CANDIDATE)
+        found["id"], found["logit"] = ids, logits[ids]
+        return found, floor
 
     def apply(self, sampler: Any, found: NDArray[Any]) -> NDArray[Any]:
         """Run one native sampler over `found`, in place; the candidates it left."""
-        array = self._array
-        array.data = ctypes.cast(found.ctypes.data, lib.llama_token_data_p)
+        array: Any = self._array
+        address = found.ctypes.data
+        array.data = ctypes.cast(address, lib.llama_token_data_p)
         array.size, array.selected, array.sorted = len(found), -1, False
+        started = time.perf_counter()
         lib.llama_sampler_apply(sampler, ctypes.byref(array))
-        start = (ctypes.addressof(array.data.contents) - found.ctypes.data) // _CANDIDATE.itemsize
+        count_native(started)
+        start = (ctypes.addressof(array.data.contents) - address) // _CANDIDATE.itemsize
         if not 0 <= start <= len(found):
             raise BadRequest("this sampler moves its candidates elsewhere")  # none in the chain does
         return found[start : start + array.size]
-
-    def __del__(self) -> None:
-        top = getattr(self, "_top", None)
-        if top is not None:
-            lib.llama_sampler_free(top)
 
 
 def grammar_text(params: SamplingParams) -> str | None:
@@ -239,6 +241,7 @@ def grammar_text(params: SamplingParams) -> str | None:
     if params.json_schema is None:
         return params.grammar
     try:
-        return json_schema_to_gbnf(params.json_schema)
+        text: str = json_schema_to_gbnf(params.json_schema)
     except Exception as error:  # the translator raises bare asserts, KeyErrors and ValueErrors alike
         raise BadRequest(f"the JSON schema cannot be turned into a grammar: {type(error).__name__}: {error}") from error
+    return text

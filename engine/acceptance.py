@@ -1,0 +1,119 @@
+"""The chance that the target keeps the next candidate, learned as replies go by.
+
+n-gram candidates, by the number of tokens that matched before them: P = sigmoid(b[m] + d). b[m] belongs to the pair
+and moves slowly; d is this reply's shift and moves fast, because copying is a property of the task (a rename in a
+file matches for lines on end, prose only in phrases). Both are learned by online logistic regression, and they are
+learned in every round, drafted or not: the lookup's guess for a plain token costs nothing to compare.
+
+Model candidates, by the draft's own confidence in ten bins: the same form, P = sigmoid(b[bin] + d).
+
+While the draft model is parked, its acceptance is foretold from the target's own confidence (the running mean of its
+top probability, the "ease" of the text): where the target is sure, as in code, a small model agrees.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MATCH_EDGES = (1, 2, 3, 4, 5, 6, 8, 11, 16, 24, 32, 48)
+"""Lower ends of the match-length bins."""
+CONFIDENCE_BINS = 10
+_MATCH_PRIOR = (0.15, 0.3, 0.45, 0.55, 0.62, 0.7, 0.76, 0.82, 0.88, 0.92, 0.95, 0.97)
+_CONFIDENCE_PRIOR = (0.25, 0.35, 0.4, 0.45, 0.5, 0.55, 0.62, 0.7, 0.78, 0.94)
+_EASE_PRIOR = (0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.62, 0.7, 0.85)
+SLOW, FAST = 0.02, 0.15
+"""Learning rates of b and of d, in log-odds per unit of surprise."""
+SHIFT_LIMIT = 3.0
+
+
+class Estimator:
+    """P(kept) by bin, with a per-reply shift."""
+
+    def __init__(self, prior: tuple[float, ...]) -> None:
+        self._base = np.array([math.log(p / (1 - p)) for p in prior])
+        self.shift = 0.0
+
+    def begin(self) -> None:
+        """A new reply: half of the last one's shift is kept, as conversations stay on their subject."""
+        self.shift *= 0.5
+
+    def chance(self, bins: NDArray[np.intp] | int) -> NDArray[np.float64]:
+        """P(kept) for each bin index."""
+        return np.asarray(1.0 / (1.0 + np.exp(-(self._base[bins] + self.shift))), dtype=np.float64)
+
+    def observe(self, index: int, kept: float) -> None:
+        """One candidate was kept (1), refused (0), or had that chance of being kept."""
+        surprise = kept - 1.0 / (1.0 + math.exp(-(float(self._base[index]) + self.shift)))
+        self._base[index] += SLOW * surprise
+        self.shift = max(-SHIFT_LIMIT, min(SHIFT_LIMIT, self.shift + FAST * surprise))
+
+    def to_json(self) -> list[float]:
+        return [round(float(b), 4) for b in self._base]
+
+    def load_json(self, data: list[float]) -> None:
+        if len(data) == len(self._base) and all(math.isfinite(x) and abs(x) < 12 for x in data):
+            self._base = np.array(data, dtype=np.float64)
+
+
+class AcceptanceModel:
+    """Both estimators, and the running means that a decision before the first draft needs."""
+
+    def __init__(self) -> None:
+        self.by_match = Estimator(_MATCH_PRIOR)
+        self.by_confidence = Estimator(_CONFIDENCE_PRIOR)
+        self.by_ease = Estimator(_EASE_PRIOR)
+        self.model_mean = 0.7
+        """Running mean of P(kept) over drafted model candidates: what the next one is worth before it is drawn."""
+
+    def begin(self) -> None:
+        self.by_match.begin()
+        self.by_confidence.begin()
+        self.by_ease.begin()
+
+    def ngram_survival(self, match_length: int, length: int) -> NDArray[np.float64]:
+        """(length,): the chance that the first i + 1 of a looked-up block are all kept."""
+        matched = match_length + np.arange(length)
+        return np.cumprod(self.by_match.chance(match_bin(matched)))
+
+    def observe_ngram(self, match_length: int, kept: float) -> None:
+        self.by_match.observe(int(match_bin(np.array([match_length]))[0]), kept)
+
+    def model_chance(self, confidence: float) -> float:
+        return float(self.by_confidence.chance(confidence_bin(confidence)))
+
+    def observe_model(self, confidence: float, kept: float) -> None:
+        self.model_mean += 0.05 * (kept - self.model_mean)
+        self.by_confidence.observe(confidence_bin(confidence), kept)
+
+    def observe_ease(self, ease: float, kept: float) -> None:
+        """A model candidate met this fate while the target's running confidence was `ease`."""
+        self.by_ease.observe(confidence_bin(ease), kept)
+
+    def expect(self, ease: float) -> None:
+        """No candidate was drafted this round: move the expectation towards what `ease` foretells."""
+        self.model_mean += 0.1 * (float(self.by_ease.chance(confidence_bin(ease))) - self.model_mean)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "by_match": self.by_match.to_json(), "by_confidence": self.by_confidence.to_json(),
+            "by_ease": self.by_ease.to_json(), "model_mean": round(self.model_mean, 4),
+        }
+
+    def load_json(self, data: dict[str, Any]) -> None:
+        """Raises KeyError, TypeError or ValueError when the data is not what to_json wrote."""
+        self.by_match.load_json(data["by_match"])
+        self.by_confidence.load_json(data["by_confidence"])
+        self.by_ease.load_json(data["by_ease"])
+        self.model_mean = min(max(float(data["model_mean"]), 0.05), 0.99)
+
+
+def match_bin(match_length: NDArray[np.int_]) -> NDArray[np.intp]:
+    return np.searchsorted(MATCH_EDGES, np.maximum(match_length, 1), side="right") - 1
+
+
+def confidence_bin(confidence: float) -> int:
+    return min(int(confidence * CONFIDENCE_BINS), CONFIDENCE_BINS - 1)

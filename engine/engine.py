@@ -1,0 +1,258 @@
+"""The engine in this process: a loaded pair, and replies from it one after another.
+
+Owns the models, their contexts and what was learned about them. EngineProcess (engine/worker.py) offers the same
+methods with all of this in a child process.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from engine.acceptance import AcceptanceModel
+from engine.calibrate import calibrate
+from engine.decoder import Decoder, Reply
+from engine.drafters.model import ModelDrafter
+from engine.drafters.ngram import NgramDrafter
+from engine.errors import BadRequest, IncompatibleDraft, LoadCancelled, LoadFailed
+from engine.length import AdaptiveLength, FixedLength, LengthPolicy, parse_mode
+from engine.llama import binding
+from engine.llama.context import RECURRENT_SNAPSHOTS, Context
+from engine.llama.model import Model
+from engine.llama.sampler import SamplerChain
+from engine.metrics import Trace
+from engine.profile import Profile, load_profile, profile_path
+from engine.prompt import PromptBuilder
+from engine.session import Session
+from engine.text_stream import TextStream
+from engine.token_cache import TokenCache, can_roll_back
+from engine.values import Finished, GenerationEvent, GenerationRequest, LoadConfig, LoadProgress, Notice
+from engine.vocabulary import check_vocabularies
+
+OnProgress = Callable[[LoadProgress], bool]
+
+
+class Engine:
+    """A target, perhaps a draft, and one conversation's caches. Not thread-safe but for `cancel`."""
+
+    def __init__(
+        self, config: LoadConfig, on_progress: OnProgress | None = None, cancel: binding.CancelFlag | None = None
+    ) -> None:
+        """Load the models, check the pair, and measure it if this machine has not yet.
+
+        on_progress returns False to stop. A draft that cannot be used is left out with a line in `notices`.
+        Raises LoadFailed, LoadCancelled.
+        """
+        started = time.perf_counter()
+        binding.log_to(config.log_file)
+        self.config = config
+        self.notices: tuple[str, ...] = ()
+        self._cancel = cancel or binding.CancelFlag()
+        self._closing = ExitStack()
+        self._report = on_progress or (lambda _: True)
+        try:
+            self._load(config)
+        except BaseException:
+            self._closing.close()
+            raise
+        self.load_seconds = time.perf_counter() - started
+
+    # ---- loading
+
+    def _load(self, config: LoadConfig) -> None:
+        gpu = bool(binding.devices())
+        self.target = self._open_model("target", config.target_gpu_layers, gpu)
+        if not self.target.can_decode:
+            raise LoadFailed(f"{config.target.name} cannot write text; choose a chat or text generation model")
+        context = config.context
+        if 0 < self.target.trained_context < context:
+            context = self.target.trained_context
+            self._note(f"context set to {context} tokens, all that {config.target.name} was trained on")
+        self.context = context
+        self._max_block = min(config.max_block, config.batch, RECURRENT_SNAPSHOTS if self.target.is_recurrent else config.max_block)
+        target = self._open_context(self.target, self._max_block)
+        self._session = Session(TokenCache(target))
+        self._rollback = can_roll_back(target)
+        if not self._rollback:
+            self._note(f"{config.target.name} cannot take tokens back (recurrent layers), so replies are decoded plainly")
+        draft = self._open_draft(config, gpu) if config.draft and self._rollback else None
+        self._draft_model = draft
+        self._profile = self._open_profile(config, target, gpu)
+        self._lookup = NgramDrafter() if self._rollback else None
+        self._decoder = Decoder(self._session, self.target, self._cancel)
+        self._prompts = PromptBuilder(self.target)
+        if self._prompts.notice:
+            self._note(self._prompts.notice)
+
+    def _open_model(self, role: str, gpu_layers: int | None, gpu: bool) -> Model:
+        path = self.config.target if role == "target" else self.config.draft
+        assert path is not None
+        layers = gpu_layers if gpu_layers is not None else -1 if gpu else 0
+        model = Model(path, gpu_layers=layers, on_progress=lambda f: self._report(LoadProgress(role, f)))  # type: ignore[arg-type]
+        self._closing.callback(model.close)
+        return model
+
+    def _open_context(self, model: Model, max_outputs: int) -> Context:
+        threads = self.config.threads or _physical_cores()
+        context = Context(
+            model, n_ctx=self.context, batch=min(self.config.batch, self.context), max_outputs=max_outputs,
+            threads=threads, batch_threads=self.config.batch_threads or threads,
+            flash_attention=self.config.flash_attention, kv_type=self.config.kv_type, cancel=self._cancel,
+        )
+        self._closing.callback(context.close)
+        return context
+
+    def _open_draft(self, config: LoadConfig, gpu: bool) -> ModelDrafter | None:
+        """The draft model, or None with a notice when the pair does not work."""
+        try:
+            model = self._open_model("draft", config.draft_gpu_layers, gpu)
+            shared = check_vocabularies(self.target, model)
+            context = self._open_context(model, 1)
+        except LoadCancelled:
+            raise
+        except (IncompatibleDraft, LoadFailed) as error:
+            self._note(f"running without the draft model: {error}")
+            return None
+        if not can_roll_back(context):
+            self._note(f"running without the draft model: {model.path.name} cannot take tokens back")
+            return None
+        return ModelDrafter(TokenCache(context), shared)
+
+    def _open_profile(self, config: LoadConfig, target: Context, gpu: bool) -> Profile:
+        key = self._profile_key(config)
+        profile = load_profile(config.profile_dir, key)
+        if profile is None:
+            def progress(fraction: float) -> None:
+                if not self._report(LoadProgress("measure", fraction)):
+                    raise LoadCancelled("measuring the models was cancelled")
+
+            draft = self._draft_model.context if self._draft_model else None
+            costs = calibrate(target, draft, self._max_block, progress)
+            profile = Profile(profile_path(config.profile_dir, key), key, costs, costs.copy())
+            profile.save()
+        return profile
+
+    def _profile_key(self, config: LoadConfig) -> dict[str, str]:
+        """All that decides what a decode costs: files, devices, build and settings."""
+        draft = self._draft_model and config.draft
+        return {
+            "target": f"{config.target.name}:{config.target.stat().st_size}",
+            "draft": f"{draft.name}:{draft.stat().st_size}" if draft else "",
+            "devices": ", ".join(d.description for d in binding.devices()) or "cpu",
+            "build": f"{binding.VERSION} {binding.system_info()}",
+            "cores": str(os.cpu_count()),
+            "settings": repr((
+                config.target_gpu_layers, config.draft_gpu_layers, config.threads, config.batch_threads,
+                config.flash_attention, config.kv_type,
+            )),
+        }
+
+    def _note(self, line: str) -> None:
+        self.notices = (*self.notices, line)
+
+    # ---- replies
+
+    def generate(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
+        """Decode one reply, yielding events as it grows; the last is Finished.
+
+        The first event comes with the first step, and errors in the request are raised then: BadRequest,
+        ContextFull, TemplateFailed. Closing the generator early ends the reply and keeps the caches right.
+        """
+        self._cancel.clear()
+        mode, length = parse_mode(request.mode)
+        if request.max_tokens < 1:
+            raise BadRequest(f"max_tokens is {request.max_tokens}; it must be 1 or more")
+        seed = secrets.randbits(32) if request.seed is None else request.seed
+        if not 0 <= seed < 1 << 63:
+            raise BadRequest(f"seed is {seed}; it must be from 0 to {(1 << 63) - 1}")
+        prompt, dropped = self._prompts.build(request, self.context)
+        if dropped:
+            yield Notice(f"the context of {self.context} tokens is full: the {dropped} oldest messages were left out")
+        verify_stream, draft_stream = np.random.default_rng(seed).spawn(2)
+        trace = Trace(request.trace)
+        chain = SamplerChain(self.target, request.sampling, self.context)
+        drafter = self._draft_model if mode in ("auto", "draft", "fixed") else None
+        if drafter is not None:
+            params = replace(request.sampling, temperature=0.0) if request.rule == "match" else request.sampling
+            drafter.configure(params, draft_stream, self._profile.costs.draft.observe if request.seed is None else None)
+        reply = Reply(
+            request=request, prompt=prompt, chain=chain, policy=self._policy(mode, length, request.seed is not None),
+            lookup=self._lookup if mode in ("auto", "ngram") else None, draft_model=drafter, max_block=self._max_block,
+            rng=verify_stream, stream=TextStream([*request.stop, *self._prompts.stop]), trace=trace,
+        )
+        try:
+            yield from self._decoder.run(reply)
+        finally:
+            chain.close()
+            trace.close()
+            if drafter is not None:
+                drafter.release()
+        self._prompts.remember(request, prompt, reply.tokens, reply.text)
+        assert reply.reason is not None
+        report = reply.metrics.report(request.mode, reply.policy.state)
+        yield Finished(reply.reason, reply.text, {"finish_reason": reply.reason, **report, "seed": seed})
+
+    def _policy(self, mode: str, length: int, seeded: bool) -> LengthPolicy:
+        if mode == "plain" or not self._rollback:
+            return FixedLength("target", 0, "plain decoding, as asked" if mode == "plain" else "plain decoding: no rollback")
+        if mode == "fixed":
+            return FixedLength("model", length, f"always {length} candidates from the draft model")
+        costs, acceptance = self._profile.costs, self._profile.acceptance
+        if seeded:
+            costs, acceptance = self._profile.calibrated, AcceptanceModel()
+        return AdaptiveLength(
+            costs, acceptance, use_ngram=mode != "draft", use_model=mode != "ngram", learn_costs=not seeded
+        )
+
+    def cancel(self) -> None:
+        """Stop the reply being decoded; safe from any thread or signal handler."""
+        self._cancel.set()
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a plain text."""
+        return len(self.target.encode(text, special=False))
+
+    def forget(self) -> None:
+        """Drop all cached prefixes, so that the next reply starts cold (fair comparisons)."""
+        self._session.forget()
+        self._prompts.forget()
+        if self._draft_model is not None:
+            self._draft_model.forget()
+
+    def describe(self) -> dict[str, Any]:
+        """What is loaded, for reports: models, devices, build."""
+        return {
+            "target": {"path": str(self.config.target), "description": self.target.description},
+            "draft": {"path": str(self.config.draft)} if self._draft_model else None,
+            "context": self.context, "llama_cpp_python": binding.VERSION, "system_info": binding.system_info(),
+            "devices": [d.description for d in binding.devices()],
+        }
+
+    def close(self) -> None:
+        """Save what was learned and free all memory. Safe to call twice."""
+        if hasattr(self, "_profile"):
+            self._profile.save()
+        self._closing.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _physical_cores() -> int:
+    """Threads to decode with: the cores this process may use, at most 8. Beyond that, memory bandwidth is the limit
+    on ordinary laptops; `threads` overrides."""
+    try:
+        return min(len(os.sched_getaffinity(0)), 8)
+    except AttributeError:  # macOS, Windows
+        return min(max(1, (os.cpu_count() or 2) // 2), 8)

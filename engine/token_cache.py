@@ -1,0 +1,84 @@
+"""Which tokens a context's KV cache holds, for one sequence. The only code that truncates a cache.
+
+Used for the target (engine.session) and for the draft (engine.drafters.model). Truncation is lazy: `keep` only
+notes how much is still wanted, and the next `extend` takes the rest back in one go. Recurrent models allow one
+rollback per decode, and a cancelled or stopped reply then costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.errors import DecodeAborted, DecodeFailed
+from engine.llama.context import Context
+
+
+class TokenCache:
+    """Invariant: `held` are the tokens in the context's cache, of which the first `wanted` are still valid."""
+
+    def __init__(self, context: Context, sequence: int = 0) -> None:
+        self.context = context
+        self.sequence = sequence
+        self.held: list[int] = []
+        self.wanted = 0
+
+    def keep(self, length: int) -> None:
+        """Only the first `length` tokens are valid from now on."""
+        self.wanted = min(self.wanted, length)
+
+    def match(self, tokens: Sequence[int], start: int = 0) -> int:
+        """Keep the longest prefix shared with `tokens`, known to be equal up to `start`; its length."""
+        limit = min(self.wanted, len(tokens))
+        n = min(start, limit)
+        while n < limit and self.held[n] == tokens[n]:
+            n += 1
+        self.keep(n)
+        return n
+
+    def extend(self, tokens: Sequence[int], outputs: int) -> None:
+        """Read `tokens` after the wanted ones, in batches; the last `outputs` rows give logits.
+
+        `outputs` must not exceed a batch. Where the cache refuses to take tokens back, everything is read again:
+        slow, but right. Raises DecodeAborted and DecodeFailed; the cache stays consistent with what was read.
+        """
+        unread = [*self._rewind(), *tokens]
+        size = self.context.batch_size
+        while unread:
+            # The rows that give logits must share one decode.
+            n = len(unread) if len(unread) <= size else min(size, len(unread) - outputs)
+            chunk, unread = unread[:n], unread[n:]
+            before = len(self.held)
+            try:
+                self.context.decode(chunk, before, 0 if unread else outputs, self.sequence)
+            except (DecodeAborted, DecodeFailed):
+                read = max(0, self.context.length(self.sequence) - before)
+                self.held.extend(chunk[:read])
+                self.wanted = len(self.held)
+                raise
+            self.held.extend(chunk)
+            self.wanted = len(self.held)
+
+    def _rewind(self) -> list[int]:
+        """Take back what is no longer wanted; the tokens that must be read again (none where rollback works)."""
+        if self.wanted == len(self.held):
+            return []
+        kept = self.held[: self.wanted]
+        if kept and self.context.truncate(len(kept), self.sequence):
+            self.held = kept
+            return []
+        self.clear()
+        return kept
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.context.clear(self.sequence)
+        self.held, self.wanted = [], 0
+
+
+def can_roll_back(context: Context) -> bool:
+    """Try it: read three tokens, take the last one back. Leaves the cache empty."""
+    try:
+        context.decode([1, 1, 1], 0, 1)
+        return context.truncate(2) and context.length() == 2
+    finally:
+        context.clear()
