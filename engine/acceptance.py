@@ -34,7 +34,7 @@ class Estimator:
     """P(kept) by bin, with a per-reply shift."""
 
     def __init__(self, prior: tuple[float, ...]) -> None:
-        self._base = np.array([math.log(p / (1 - p)) for p in prior])
+        self._base: NDArray[np.float64] = np.array([math.log(p / (1 - p)) for p in prior])
         self.shift = 0.0
 
     def begin(self) -> None:
@@ -43,7 +43,8 @@ class Estimator:
 
     def chance(self, bins: NDArray[np.intp] | int) -> NDArray[np.float64]:
         """P(kept) for each bin index."""
-        return np.asarray(1.0 / (1.0 + np.exp(-(self._base[bins] + self.shift))), dtype=np.float64)
+        odds: NDArray[np.float64] = np.exp(self._base[bins] + self.shift)
+        return odds / (1.0 + odds)
 
     def observe(self, index: int, kept: float) -> None:
         """One candidate was kept (1), refused (0), or had that chance of being kept."""

@@ -22,7 +22,7 @@ from engine.calibrate import calibrate
 from engine.decoder import Decoder, Reply
 from engine.drafters.model import ModelDrafter
 from engine.drafters.ngram import NgramDrafter
-from engine.errors import BadRequest, IncompatibleDraft, LoadCancelled, LoadFailed
+from engine.errors import BadRequest, ContextFull, IncompatibleDraft, LoadCancelled, LoadFailed
 from engine.length import AdaptiveLength, FixedLength, LengthPolicy, parse_mode
 from engine.llama import binding
 from engine.llama.context import RECURRENT_SNAPSHOTS, Context
@@ -30,13 +30,15 @@ from engine.llama.model import Model
 from engine.llama.sampler import SamplerChain
 from engine.metrics import Trace
 from engine.profile import Profile, load_profile, profile_path
-from engine.prompt import PromptBuilder
+from engine.prompt import Prompt, PromptBuilder
 from engine.session import Session
 from engine.text_stream import TextStream
 from engine.token_cache import TokenCache, can_roll_back
 from engine.values import Finished, GenerationEvent, GenerationRequest, LoadConfig, LoadProgress, Notice
 from engine.vocabulary import check_vocabularies
 
+MIN_REPLY = 16
+"""Tokens of context that the longest prompt must leave for its reply."""
 OnProgress = Callable[[LoadProgress], bool]
 
 
@@ -163,19 +165,27 @@ class Engine:
     def generate(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
         """Decode one reply, yielding events as it grows; the last is Finished.
 
-        The first event comes with the first step, and errors in the request are raised then: BadRequest,
-        ContextFull, TemplateFailed. Closing the generator early ends the reply and keeps the caches right.
+        Errors in the request are raised at the first step: BadRequest, ContextFull, TemplateFailed. Closing the
+        generator early ends the reply and keeps the caches right.
         """
         self._cancel.clear()
+        return self.run(request)
+
+    def run(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
+        """`generate` without lowering the cancel flag first: in a child process the parent does that, before it
+        sends the request, so that a cancel right after is not lost."""
         mode, length = parse_mode(request.mode)
         if request.max_tokens < 1:
             raise BadRequest(f"max_tokens is {request.max_tokens}; it must be 1 or more")
         seed = secrets.randbits(32) if request.seed is None else request.seed
         if not 0 <= seed < 1 << 63:
             raise BadRequest(f"seed is {seed}; it must be from 0 to {(1 << 63) - 1}")
-        prompt, dropped = self._prompts.build(request, self.context)
-        if dropped:
-            yield Notice(f"the context of {self.context} tokens is full: the {dropped} oldest messages were left out")
+        prompt = self._build_prompt(request)
+        if prompt.newly_dropped:
+            yield Notice(
+                f"the context of {self.context} tokens is full: the {prompt.dropped} oldest messages of this chat are "
+                "no longer read (a larger --ctx keeps more)"
+            )
         verify_stream, draft_stream = np.random.default_rng(seed).spawn(2)
         trace = Trace(request.trace)
         chain = SamplerChain(self.target, request.sampling, self.context)
@@ -184,7 +194,7 @@ class Engine:
             params = replace(request.sampling, temperature=0.0) if request.rule == "match" else request.sampling
             drafter.configure(params, draft_stream, self._profile.costs.draft.observe if request.seed is None else None)
         reply = Reply(
-            request=request, prompt=prompt, chain=chain, policy=self._policy(mode, length, request.seed is not None),
+            request=request, prompt=list(prompt.ids), chain=chain, policy=self._policy(mode, length, request.seed is not None),
             lookup=self._lookup if mode in ("auto", "ngram") else None, draft_model=drafter, max_block=self._max_block,
             rng=verify_stream, stream=TextStream([*request.stop, *self._prompts.stop]), trace=trace,
         )
@@ -199,6 +209,14 @@ class Engine:
         assert reply.reason is not None
         report = reply.metrics.report(request.mode, reply.policy.state)
         yield Finished(reply.reason, reply.text, {"finish_reason": reply.reason, **report, "seed": seed})
+
+    def _build_prompt(self, request: GenerationRequest) -> Prompt:
+        """The prompt, with room for a reply where the messages allow it."""
+        reserve = min(request.max_tokens, self.context // 4)
+        try:
+            return self._prompts.build(request, self.context - reserve)
+        except ContextFull:
+            return self._prompts.build(request, self.context - MIN_REPLY)
 
     def _policy(self, mode: str, length: int, seeded: bool) -> LengthPolicy:
         if mode == "plain" or not self._rollback:
