@@ -43,8 +43,8 @@ class Estimator:
 
     def chance(self, bins: NDArray[np.intp] | int) -> NDArray[np.float64]:
         """P(kept) for each bin index."""
-        odds: NDArray[np.float64] = np.exp(self._base[bins] + self.shift)
-        return odds / (1.0 + odds)
+        odds = np.exp(self._base[bins] + self.shift)
+        return np.asarray(odds / (1.0 + odds), dtype=np.float64)
 
     def observe(self, index: int, kept: float) -> None:
         """One candidate was kept (1), refused (0), or had that chance of being kept."""
@@ -78,7 +78,7 @@ class AcceptanceModel:
     def ngram_survival(self, match_length: int, length: int) -> NDArray[np.float64]:
         """(length,): the chance that the first i + 1 of a looked-up block are all kept."""
         matched = match_length + np.arange(length)
-        return np.cumprod(self.by_match.chance(match_bin(matched)))
+        return np.cumprod(self.by_match.chance(match_bin(matched)), dtype=np.float64)
 
     def observe_ngram(self, match_length: int, kept: float) -> None:
         self.by_match.observe(int(match_bin(np.array([match_length]))[0]), kept)

@@ -22,6 +22,7 @@ from engine.calibrate import calibrate
 from engine.decoder import Decoder, Reply
 from engine.drafters.model import ModelDrafter
 from engine.drafters.ngram import NgramDrafter
+from engine.energy import EnergyMeter
 from engine.errors import BadRequest, ContextFull, IncompatibleDraft, LoadCancelled, LoadFailed
 from engine.length import AdaptiveLength, FixedLength, LengthPolicy, parse_mode
 from engine.llama import binding
@@ -186,6 +187,7 @@ class Engine:
                 f"the context of {self.context} tokens is full: the {prompt.dropped} oldest messages of this chat are "
                 "no longer read (a larger --ctx keeps more)"
             )
+        energy = EnergyMeter()
         verify_stream, draft_stream = np.random.default_rng(seed).spawn(2)
         trace = Trace(request.trace)
         chain = SamplerChain(self.target, request.sampling, self.context)
@@ -208,6 +210,11 @@ class Engine:
         self._prompts.remember(request, prompt, reply.tokens, reply.text)
         assert reply.reason is not None
         report = reply.metrics.report(request.mode, reply.policy.state)
+        used = {device.name: device.total_bytes - device.free_bytes for device in binding.devices()}
+        if used:
+            report["memory"]["device_used_bytes"] = used
+        if joules := energy.joules():
+            report["energy_joules"] = joules
         yield Finished(reply.reason, reply.text, {"finish_reason": reply.reason, **report, "seed": seed})
 
     def _build_prompt(self, request: GenerationRequest) -> Prompt:
