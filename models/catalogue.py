@@ -52,6 +52,7 @@ class Attention(_Facts):
     """How a model remembers: decides KV cache size and whether tokens can be taken back."""
 
     kind: Literal["full", "sliding-window", "recurrent"]
+    """`recurrent` when any layer is."""
     window: Count | None = None
     local_per_global: Count | None = None
 
@@ -78,7 +79,8 @@ class ModelFile(_Facts):
     context: Count | None = None
     attention: Attention | None = None
     template: str | None = None
-    thinking: bool | None = None
+    thinking: Literal["no", "switchable", "always"] | None = None
+    """Whether the model thinks aloud before it answers."""
     unusable: str | None = None
     """Why current llama.cpp cannot use this file, and what to take instead."""
     notes: str = ""
@@ -233,6 +235,7 @@ def load_catalogue(user_dir: Path | None = None) -> Catalogue:
     pairs: dict[str, Pair] = {}
     for path in paths:
         text, document = _read(path)
+        _refuse_duplicates(path, text, document)
         files |= {entry.name: entry for entry in document.files}
         for index, entry in enumerate(document.pairs):
             pairs[entry.name] = _resolve(entry, files, path, text, index)
@@ -254,6 +257,16 @@ def _read(path: Path) -> tuple[str, _Document]:
         raise BadCatalogue(
             f"{path}, line {line_of(text, where)}: {_field(error)}: {_reason(error)}"
         ) from None
+
+
+def _refuse_duplicates(path: Path, text: str, document: _Document) -> None:
+    for table, entries in (("files", document.files), ("pairs", document.pairs)):
+        seen: set[str] = set()
+        for index, entry in enumerate(entries):
+            if entry.name in seen:
+                line = line_of(text, (table, index, "name"))
+                raise BadCatalogue(f"{path}, line {line}: {table}.name: {entry.name!r} is there twice")
+            seen.add(entry.name)
 
 
 def _resolve(entry: _PairEntry, files: Mapping[str, ModelFile], path: Path, text: str, index: int) -> Pair:

@@ -48,6 +48,38 @@ def test_the_starter_pair_is_pinned_mirrored_and_first() -> None:
         assert catalogue.find_file(file.name) == catalogue.find_file(file.file) == file
 
 
+def test_our_own_entries_keep_the_rules() -> None:
+    catalogue = load_catalogue()
+    hashes = [file.sha256 for file in catalogue.files if file.sha256]
+    assert len(set(hashes)) == len(hashes)
+    assert len({file.relative_path for file in catalogue.files}) == len(catalogue.files)
+    names = {file.name for file in catalogue.files} | {pair.name for pair in catalogue.pairs}
+    for entry in [*catalogue.files, *catalogue.pairs]:
+        assert entry.title
+        if entry.unusable:  # says what to take instead, by a name that exists
+            assert any(f"se {name}" in entry.unusable for name in names)
+    for file in catalogue.files:
+        assert file.licence
+        assert file.bytes is None or file.sha256, "a size without a hash cannot be checked"
+    for pair in catalogue.pairs:
+        assert (pair.vocabulary.shared is False) <= (pair.unusable is not None)
+        assert not any(file.unusable for file in pair.files)
+        if pair.draft is not None:
+            assert pair.vocabulary.evidence
+            if pair.draft.bytes and pair.target.bytes:
+                assert pair.draft.bytes < pair.target.bytes
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["starter", "qwen2.5-7b", "qwen2.5-14b", "qwen2.5-32b", "qwen2.5-coder-7b", "qwen2.5-coder-14b", "qwen2.5-coder-32b", "qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "llama-3.1-8b", "gemma-3-4b", "gemma-3-12b", "gemma-3-27b", "smollm2-1.7b", "deepseek-r1-7b", "deepseek-r1-14b", "gemma-4-12b", "gemma-4-31b", "ministral-3-8b", "granite-4.1-8b", "qwen3.5-27b", "gemma-2-9b", "gemma-1.1-7b", "llama-2-13b", "mixtral-8x7b", "pythia-12b"],
+)
+def test_the_pairs_people_ask_for_are_there(name: str) -> None:
+    pair = load_catalogue().pair(name)
+    assert pair.draft is not None
+    assert pair.unusable is None
+
+
 def test_unknown_names_say_what_there_is() -> None:
     with pytest.raises(UnknownModel, match="starter"):
         load_catalogue().pair("nope")
@@ -82,6 +114,7 @@ def test_a_directory_that_is_not_there_adds_nothing(tmp_path: Path) -> None:
         ('title = "My own"', "", 14, "title: is missing"),
         ('draft = "mine-small"', 'draft = "mine-tiny"', 18, "'mine-tiny'"),
         ("bytes = 10", "bytes = ", 11, "not valid TOML"),
+        ('name = "mine-small"', 'name = "mine-big"', 8, "twice"),
     ],
 )
 def test_a_mistake_is_named_with_its_line_and_field(
