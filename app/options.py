@@ -21,13 +21,13 @@ Decorator = Callable[[Command], Command]
 READABLE_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
-MODES = re.compile(r"auto|plain|ngram|draft|fixed:[1-9][0-9]{0,2}")
+MODES = re.compile(r"auto|plain|ngram|draft|fixed:([1-9]|[1-5][0-9]|6[0-3])")
 
 
 def check_mode(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     """The mode as given. What the engine makes of it is its own business; a typing slip is caught here, at once."""
     if not MODES.fullmatch(value):
-        raise click.BadParameter(f"{value!r} is not auto, plain, ngram, draft or fixed:K (K tokens every round)")
+        raise click.BadParameter(f"{value!r} is not auto, plain, ngram, draft or fixed:K with K from 1 to 63")
     return value
 
 

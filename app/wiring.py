@@ -47,15 +47,20 @@ class LocalPair:
         return {"target": self.target.as_json(), "draft": self.draft.as_json() if self.draft else None}
 
 
-def local_pair(choices: LoadChoices, paths: Paths, *, wants_draft: bool = True) -> LocalPair:
-    """The model files for `choices`, fetched where they are missing. Raises AppError or ModelsError."""
+def local_pair(choices: LoadChoices, paths: Paths, modes: Sequence[str]) -> LocalPair:
+    """The model files for `choices`, fetched where they are missing. No draft is loaded that no mode would use.
+
+    Raises AppError or ModelsError.
+    """
+    wants_draft = any(mode not in ("plain", "ngram") for mode in modes)
+    needs_draft = [mode for mode in modes if mode == "draft" or mode.startswith("fixed:")]
     inventory = Inventory(paths.models)
     selector = Selector(load_catalogue(paths.config if paths.config.is_dir() else None), inventory)
     selection = selector.select(choices.target, choices.draft if wants_draft else NO_DRAFT)
     if selection.remark:
         say(selection.remark)
     if not wants_draft and choices.draft not in (None, NO_DRAFT):
-        say("this mode uses no draft model, so --draft is left out")
+        say(f"{' and '.join(modes)} decoding uses no draft model, so --draft is left out")
 
     models = [selection.target] + ([selection.draft] if selection.draft else [])
     draft = selection.draft
@@ -64,6 +69,8 @@ def local_pair(choices: LoadChoices, paths: Paths, *, wants_draft: bool = True) 
             fetch(missing, paths.models, offline=choices.offline)
         else:
             draft = None
+    if needs_draft and draft is None:
+        raise AppError(f"mode {needs_draft[0]} needs a draft model; name one with --draft, or use another mode")
     return LocalPair(_on_disk(selection.target, inventory), _on_disk(draft, inventory) if draft else None)
 
 

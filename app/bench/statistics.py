@@ -30,6 +30,7 @@ class Measurement:
     mode: str
     repeat: int
     prompt_tokens: int
+    cached_tokens: int
     completion_tokens: int
     finish_reason: str
     tokens_per_second: float | None

@@ -32,15 +32,13 @@ if TYPE_CHECKING:
     from app.wiring import LocalPair
     from engine import Engine, Finished, GenerationRequest
 
-MODES_WITHOUT_DRAFT = ("plain", "ngram")
-
 
 @click.command(cls=SectionedCommand)
 @click.argument("question", nargs=-1)
 @click.option("-f", "--file", "files", type=click.Path(path_type=Path), multiple=True, help="Text file the question is about; repeatable.")
 @click.option("--system", help="System prompt.")
 @click.option("--mode", default="auto", show_default=True, callback=check_mode, metavar="MODE",
-              help="auto, plain (no drafting), ngram (copies from the text), draft (the small model), fixed:K.")
+              help="auto, plain (no drafting), ngram (copying from the text), draft (the small model only), fixed:K.")
 @loading_options
 @click.option("-n", "--max-tokens", type=click.IntRange(min=1), metavar="N", default=1024, show_default=True, help="Longest reply.")
 @click.option("--stop", multiple=True, help="End the reply before this text; repeatable.")
@@ -77,7 +75,7 @@ def ask(
         stop=tuple(stop), mode=mode, seed=seed, trace=trace,
     )
     paths = Paths.find()
-    pair = local_pair(loading, paths, wants_draft=mode not in MODES_WITHOUT_DRAFT)
+    pair = local_pair(loading, paths, [mode])
     with running_engine(pair, loading, paths) as (engine, interrupt):
         finished = _answer(engine, request, interrupt, pair, as_json=as_json, stream=not (as_json or no_stream))
         if stats:

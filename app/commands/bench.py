@@ -74,7 +74,7 @@ def compare(
         raise click.BadParameter(f"cannot write to {out.resolve().parent}", param_hint="--json")
 
     paths = Paths.find()
-    pair = local_pair(loading, paths)
+    pair = local_pair(loading, paths, modes)
     with running_engine(pair, loading, paths) as (engine, interrupt):
         settings = {
             "modes": list(modes), "repeat": repeat, "max_tokens": max_tokens, "turns": turns, "rule": rule, "seed": seed,

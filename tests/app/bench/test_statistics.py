@@ -7,7 +7,7 @@ import pytest
 from app.bench.statistics import Measurement, by_category, by_prompt, quantile, summarise
 
 ROW = Measurement(
-    question_id="1", category="code", turn=0, mode="plain", repeat=0, prompt_tokens=10, completion_tokens=100,
+    question_id="1", category="code", turn=0, mode="plain", repeat=0, prompt_tokens=10, cached_tokens=0, completion_tokens=100,
     finish_reason="stop", tokens_per_second=20.0, ttft_ms=100.0, prefill_tps=100.0, decode_seconds=5.0,
     outside_llama_share=0.01, rounds=100, drafted=0, accepted=0, tokens_per_round=1.0, parked_rounds=0, state="plain",
     text_sha256="a",
