@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import psutil
 
 from engine.acceptance import AcceptanceModel
 from engine.calibrate import calibrate
@@ -105,8 +106,9 @@ class Engine:
 
     def _open_context(self, model: Model, max_outputs: int) -> Context:
         threads = self.config.threads or _physical_cores()
+        n_ctx = min(self.context, model.trained_context or self.context)  # a draft may have learned less than the target
         context = Context(
-            model, n_ctx=self.context, batch=min(self.config.batch, self.context), max_outputs=max_outputs,
+            model, n_ctx=n_ctx, batch=min(self.config.batch, n_ctx), max_outputs=max_outputs,
             threads=threads, batch_threads=self.config.batch_threads or threads,
             flash_attention=self.config.flash_attention, kv_type=self.config.kv_type, cancel=self._cancel,
         )
@@ -275,9 +277,6 @@ class Engine:
 
 
 def _physical_cores() -> int:
-    """Threads to decode with: the cores this process may use, at most 8. Beyond that, memory bandwidth is the limit
-    on ordinary laptops; `threads` overrides."""
-    try:
-        return min(len(os.sched_getaffinity(0)), 8)
-    except AttributeError:  # macOS, Windows
-        return min(max(1, (os.cpu_count() or 2) // 2), 8)
+    """Threads to decode with: the physical cores this process may use (a second thread on a core only waits)."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(allowed, psutil.cpu_count(logical=False) or allowed))
