@@ -3,7 +3,8 @@
 Knows nothing about decoding, chats or widgets, and never imports engine or app.
 """
 
-from models.catalogue import Catalogue, ModelFile, Pair, load_catalogue, parse_hub_reference
+from models.catalogue import Catalogue, ModelFile, Pair, parse_hub_reference
+from models.catalogue_reader import load_catalogue
 from models.download import DownloadProgress, download
 from models.errors import (
     AccessDenied,

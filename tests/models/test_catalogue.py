@@ -72,7 +72,36 @@ def test_our_own_entries_keep_the_rules() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["starter", "qwen2.5-7b", "qwen2.5-14b", "qwen2.5-32b", "qwen2.5-coder-7b", "qwen2.5-coder-14b", "qwen2.5-coder-32b", "qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "llama-3.1-8b", "gemma-3-4b", "gemma-3-12b", "gemma-3-27b", "smollm2-1.7b", "deepseek-r1-7b", "deepseek-r1-14b", "gemma-4-12b", "gemma-4-31b", "ministral-3-8b", "granite-4.1-8b", "qwen3.5-27b", "gemma-2-9b", "gemma-1.1-7b", "llama-2-13b", "mixtral-8x7b", "pythia-12b"],
+    [
+        "starter",
+        "qwen2.5-7b",
+        "qwen2.5-14b",
+        "qwen2.5-32b",
+        "qwen2.5-coder-7b",
+        "qwen2.5-coder-14b",
+        "qwen2.5-coder-32b",
+        "qwen3-4b",
+        "qwen3-8b",
+        "qwen3-14b",
+        "qwen3-32b",
+        "llama-3.1-8b",
+        "gemma-3-4b",
+        "gemma-3-12b",
+        "gemma-3-27b",
+        "smollm2-1.7b",
+        "deepseek-r1-7b",
+        "deepseek-r1-14b",
+        "gemma-4-12b",
+        "gemma-4-31b",
+        "ministral-3-8b",
+        "granite-4.1-8b",
+        "qwen3.5-27b",
+        "gemma-2-9b",
+        "gemma-1.1-7b",
+        "llama-2-13b",
+        "mixtral-8x7b",
+        "pythia-12b",
+    ],
 )
 def test_the_pairs_people_ask_for_are_there(name: str) -> None:
     pair = load_catalogue().pair(name)
@@ -95,6 +124,13 @@ def test_a_user_adds_pairs_and_overrides_ours(tmp_path: Path) -> None:
     assert pair.draft.attention is not None
     assert pair.draft.attention.window == 512
     assert catalogue.pair("starter").target.name == "mine-big"
+
+
+def test_a_user_s_file_takes_its_place_in_our_pairs(tmp_path: Path) -> None:
+    user_file(tmp_path, '[[files]]\nname = "qwen2.5-coder-0.5b"\nrepo = "me/mine"\nfile = "mine.gguf"\n')
+    draft = load_catalogue(tmp_path).pair("starter").draft
+    assert draft is not None
+    assert draft.repo == "me/mine"
 
 
 def test_a_directory_that_is_not_there_adds_nothing(tmp_path: Path) -> None:
