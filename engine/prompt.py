@@ -144,9 +144,7 @@ class PromptBuilder:
         text = "".join(pieces)
         if text.count(here) != 1 or not text.startswith(before) or not really.endswith(text.partition(here)[2]):
             return None
-        while here not in pieces[0]:
-            del pieces[:2]
-        pieces[0] = pieces[0].partition(here)[2]
+        pieces[0] = pieces[0].partition(here)[2]  # only new messages are cut, and they are behind it
         return Prompt((*turn.ids, *self._encode(pieces, inside=True)), turn.dropped)
 
     def _spell(self, reply: Sequence[int], text: str) -> tuple[int, ...]:
@@ -169,10 +167,8 @@ class PromptBuilder:
     def _drop(self, chat: Chat, full: Prompt, budget: int, names: Variables) -> Prompt:
         """The prompt without as many exchanges as it takes to leave ROOM, or else to fit at all."""
         turns = _without(chat, 0, system=False)
-        starts = [
-            i for i, m in enumerate(turns)
-            if i > full.dropped and m.role == "user" and turns[i - 1].role != "user"
-        ]
+        users = [i for i, m in enumerate(turns) if m.role == "user" and i > full.dropped]
+        starts = [i for i in users if turns[i - 1].role != "user"]
         ids = functools.cache(lambda dropped: self._ids(_without(chat, dropped), names))
         for most in (int(budget * (1 - ROOM)), budget):
             at = bisect_left(starts, True, key=lambda dropped: len(ids(dropped)) <= most)
@@ -183,10 +179,8 @@ class PromptBuilder:
     @staticmethod
     def _fitting(prompt: Prompt, budget: int) -> Prompt:
         if len(prompt.ids) > budget:
-            raise ContextFull(
-                f"the message takes {len(prompt.ids)} tokens and {budget} fit: "
-                "shorten it, or load the model with a larger context"
-            )
+            numbers = f"the message takes {len(prompt.ids)} tokens and {budget} fit"
+            raise ContextFull(f"{numbers}: shorten it, or load the model with a larger context")
         return prompt
 
     # ---- text to ids

@@ -134,6 +134,14 @@ def test_any_text_round_trips_one_token_per_byte(target: Path, load: Open) -> No
     assert model.piece(tiny.IM_END) == b"<|im_end|>"
 
 
+def test_sentencepiece_vocabulary_puts_a_space_before_text(tmp_path: Path, load: Open) -> None:
+    model = load(tiny.tiny_target(tmp_path, "spm", spm=True))
+    tokens = model.encode("<|im_start|>a b", special=True)
+    assert tokens == [tiny.IM_START, tiny.SPACE, ord("a"), tiny.SPACE, ord("b")]
+    assert b"".join(map(model.piece, tokens[1:])) == b" a b"
+    assert len(model.greedy(20)) == len(PROMPT) + 20
+
+
 def test_ending_makes_replies_end(tmp_path: Path, load: Open) -> None:
     never = load(tiny.tiny_target(tmp_path, "never")).greedy(300)
     often = load(tiny.tiny_target(tmp_path, "often", ending=1.5)).greedy(300)

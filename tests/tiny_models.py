@@ -30,7 +30,7 @@ SPECIALS = {
     "<think>": TokenType.USER_DEFINED,
     "</think>": TokenType.USER_DEFINED,
 }
-VOCAB = 256 + len(SPECIALS)
+VOCAB = SPACE = 256 + len(SPECIALS)  # a SentencePiece vocabulary has its space after the others
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -62,6 +62,8 @@ class Tiny:
     add_bos: bool = False
     padding: int = 0
     """Unused ids after the vocabulary, as models padded to a round number of rows have."""
+    spm: bool = False
+    """A SentencePiece vocabulary as Llama 2 has: it puts a space before text, and has one token more for it."""
     swapped: str = ""
     """Characters whose tokens trade places in pairs: 'xyab' swaps x with y and a with b."""
     window: int = 24
@@ -155,8 +157,7 @@ def padded_vocab(folder: Path, padding: int = 384, name: str = "padded", **field
 def truncated(path: Path, keep: float = 0.6) -> Path:
     """A copy beside `path` with only the first part of its bytes."""
     copy = path.with_name(f"{path.stem}-truncated.gguf")
-    data = path.read_bytes()
-    copy.write_bytes(data[: int(len(data) * keep)])
+    copy.write_bytes(path.read_bytes()[: int(path.stat().st_size * keep)])
     return copy
 
 
@@ -177,7 +178,7 @@ class _Weights(dict[str, NDArray[Any]]):
     def __init__(self, tiny: Tiny) -> None:
         super().__init__()
         self.seed = tiny.seed
-        rows = VOCAB + tiny.padding
+        rows = VOCAB + tiny.spm + tiny.padding
         self.matrix("token_embd", rows, WIDTH, gain=np.sqrt(WIDTH))
         self.ones("output_norm")
         self.matrix("output", rows, WIDTH, gain=tiny.sharpness)
@@ -217,14 +218,24 @@ def _transformer(tiny: Tiny) -> _Weights:
     return w
 
 
-def _token_texts(tiny: Tiny) -> list[str]:
-    """The byte alphabet of GPT-2's BPE: printable bytes are themselves, the rest move up past U+00FF."""
+def _vocabulary(writer: GGUFWriter, tiny: Tiny) -> None:
+    """In GPT-2's byte alphabet printable bytes are themselves, and the rest move up past U+00FF."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     moved = iter(range(256, 512))
-    texts = [chr(b if b in printable else next(moved)) for b in range(256)]
+    texts = [f"<0x{b:02X}>" if tiny.spm else chr(b if b in printable else next(moved)) for b in range(256)]
     for a, b in zip(tiny.swapped[::2], tiny.swapped[1::2], strict=True):
         texts[ord(a)], texts[ord(b)] = texts[ord(b)], texts[ord(a)]
-    return [*texts, *SPECIALS, *(f"[PAD{VOCAB + i}]" for i in range(tiny.padding))]
+    tail = ["\u2581"] * tiny.spm + [f"[PAD{VOCAB + i}]" for i in range(tiny.padding)]
+    kinds = [TokenType.NORMAL] * tiny.spm + [TokenType.UNUSED] * tiny.padding
+    writer.add_tokenizer_model("llama" if tiny.spm else "gpt2")
+    writer.add_tokenizer_pre("default" if tiny.spm else "gpt-2")
+    writer.add_token_list([*texts, *SPECIALS, *tail])
+    writer.add_token_types([TokenType.BYTE if tiny.spm else TokenType.NORMAL] * 256 + [*SPECIALS.values(), *kinds])
+    writer.add_token_merges(["\u00ff \u00ff"])  # llama.cpp wants a list; no UTF-8 text has these two bytes
+    writer.add_bos_token_id(BOS)
+    writer.add_eos_token_id(END_OF_TEXT)
+    writer.add_eot_token_id(IM_END)
+    writer.add_add_bos_token(tiny.add_bos)
 
 
 def _write(
@@ -241,15 +252,7 @@ def _write(
         add = writer.add_array if isinstance(value, list) else writer.add_uint32
         add(f"{architecture}.{key}", value)
     writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(_token_texts(tiny))
-    writer.add_token_types([TokenType.NORMAL] * 256 + [*SPECIALS.values()] + [TokenType.UNUSED] * tiny.padding)
-    writer.add_token_merges(["\u00ff \u00ff"])  # llama.cpp wants a list; no UTF-8 text has these two bytes
-    writer.add_bos_token_id(BOS)
-    writer.add_eos_token_id(END_OF_TEXT)
-    writer.add_eot_token_id(IM_END)
-    writer.add_add_bos_token(tiny.add_bos)
+    _vocabulary(writer, tiny)
     if tiny.template is not None:
         writer.add_chat_template(tiny.template)
     for name, data in weights.items():
