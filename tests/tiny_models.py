@@ -22,14 +22,8 @@ from numpy.typing import NDArray
 
 WIDTH, HEADS, HEAD, FFN, LAYERS = 64, 2, 32, 160, 2  # heads of 32, so that q8_0 and q4_0 KV caches fit too
 BOS, END_OF_TEXT, IM_START, IM_END, THINK, END_THINK = range(256, 262)
-SPECIALS = {
-    "<|bos|>": TokenType.CONTROL,
-    "<|endoftext|>": TokenType.CONTROL,
-    "<|im_start|>": TokenType.CONTROL,
-    "<|im_end|>": TokenType.CONTROL,
-    "<think>": TokenType.USER_DEFINED,
-    "</think>": TokenType.USER_DEFINED,
-}
+MARKERS = ("<|bos|>", "<|endoftext|>", "<|im_start|>", "<|im_end|>")
+SPECIALS = dict.fromkeys(MARKERS, TokenType.CONTROL) | dict.fromkeys(("<think>", "</think>"), TokenType.USER_DEFINED)
 VOCAB = SPACE = 256 + len(SPECIALS)  # a SentencePiece vocabulary has its space after the others
 
 CHATML = (
@@ -82,22 +76,18 @@ def sliding_window(folder: Path, name: str = "sliding", **fields: Any) -> Path:
     tiny = Tiny(**fields)
     w = _transformer(tiny)
     for b in range(LAYERS):
-        w.ones(f"blk.{b}.attn_q_norm", HEAD, gain=2.0)
-        w.ones(f"blk.{b}.attn_k_norm", HEAD, gain=2.0)
+        w.head_norms(b)
         w.ones(f"blk.{b}.post_attention_norm")
         w.ones(f"blk.{b}.post_ffw_norm")
     w["token_embd.weight"] /= np.sqrt(WIDTH)  # gemma3 multiplies what it reads by this
-    return _write(
-        folder / f"{name}.gguf", "gemma3", tiny, w,
-        {"attention.sliding_window": tiny.window, "attention.sliding_window_pattern": 2},
-    )
+    sliding = {"attention.sliding_window": tiny.window, "attention.sliding_window_pattern": 2}
+    return _write(folder / f"{name}.gguf", "gemma3", tiny, w, sliding)
 
 
 def recurrent(folder: Path, name: str = "recurrent", **fields: Any) -> Path:
     """A Mamba: no partial rollback at all, only whole saved states."""
     tiny = Tiny(**fields)
-    w = _Weights(tiny)
-    inner, state, rank, kernel = 2 * WIDTH, 8, 4, 4
+    w, (inner, state, rank, kernel) = _Weights(tiny), (2 * WIDTH, 8, 4, 4)
     for b in range(LAYERS):
         w.ones(f"blk.{b}.attn_norm")
         w.matrix(f"blk.{b}.ssm_in", 2 * inner, WIDTH)
@@ -116,22 +106,18 @@ def recurrent(folder: Path, name: str = "recurrent", **fields: Any) -> Path:
 def hybrid(folder: Path, name: str = "hybrid", **fields: Any) -> Path:
     """A short convolution and an attention layer (lfm2): rolls back as far as `n_rs_seq` snapshots reach."""
     tiny = Tiny(**fields)
-    w = _Weights(tiny)
-    kernel = 3
+    w, kernel = _Weights(tiny), 3
     w.matrix("blk.0.shortconv.conv", WIDTH, kernel)
     w.matrix("blk.0.shortconv.in_proj", 3 * WIDTH, WIDTH)
     w.matrix("blk.0.shortconv.out_proj", WIDTH, WIDTH)
     w.ones("blk.0.attn_norm")
     w.attention(1)
-    w.ones("blk.1.attn_q_norm", HEAD, gain=2.0)
-    w.ones("blk.1.attn_k_norm", HEAD, gain=2.0)
+    w.head_norms(1)
     for b in range(LAYERS):
         w.feed_forward(b)
     w["token_embd_norm.weight"] = w.pop("output_norm.weight")
-    return _write(
-        folder / f"{name}.gguf", "lfm2", tiny, w,
-        {"shortconv.l_cache": kernel, "attention.head_count_kv": [0, HEADS]},
-    )
+    layers = {"shortconv.l_cache": kernel, "attention.head_count_kv": [0, HEADS]}
+    return _write(folder / f"{name}.gguf", "lfm2", tiny, w, layers)
 
 
 def noisy_copy(path: Path, noise: float, *, seed: int = 1) -> Path:
@@ -164,8 +150,7 @@ def truncated(path: Path, keep: float = 0.6) -> Path:
 def aborting(folder: Path, name: str = "aborting") -> Path:
     """A well-formed file with float64 tensors. It loads; the first decode makes ggml call abort(), which no
     exception handler sees. Set GGML_NO_BACKTRACE=1 where it may run: ggml calls a debugger otherwise."""
-    tiny = Tiny()
-    return _write(folder / f"{name}.gguf", "llama", tiny, _transformer(tiny), dtype=np.float64)
+    return _write(folder / f"{name}.gguf", "llama", Tiny(), _transformer(Tiny()), dtype=np.float64)
 
 
 def _rng(seed: int, name: str) -> np.random.Generator:
@@ -203,6 +188,10 @@ class _Weights(dict[str, NDArray[Any]]):
         self.matrix(f"blk.{b}.attn_v", HEADS * HEAD, WIDTH)
         self.matrix(f"blk.{b}.attn_output", WIDTH, HEADS * HEAD)
 
+    def head_norms(self, b: int) -> None:
+        for which in "qk":
+            self.ones(f"blk.{b}.attn_{which}_norm", HEAD, gain=2.0)  # norms make attention blunt; this sharpens it
+
     def feed_forward(self, b: int) -> None:
         self.ones(f"blk.{b}.ffn_norm")
         self.matrix(f"blk.{b}.ffn_gate", FFN, WIDTH)
@@ -239,8 +228,7 @@ def _vocabulary(writer: GGUFWriter, tiny: Tiny) -> None:
 
 
 def _write(
-    path: Path, architecture: str, tiny: Tiny, weights: _Weights, extra: dict[str, Any] | None = None,
-    dtype: type[np.floating[Any]] = np.float32,
+    path: Path, architecture: str, tiny: Tiny, weights: _Weights, extra: dict[str, Any] | None = None, dtype: Any = np.float32
 ) -> Path:
     writer = GGUFWriter(path, architecture)
     numbers: dict[str, Any] = {
@@ -249,8 +237,7 @@ def _write(
         "attention.key_length": HEAD, "attention.value_length": HEAD, **(extra or {}),
     }
     for key, value in numbers.items():
-        add = writer.add_array if isinstance(value, list) else writer.add_uint32
-        add(f"{architecture}.{key}", value)
+        (writer.add_array if isinstance(value, list) else writer.add_uint32)(f"{architecture}.{key}", value)
     writer.add_layer_norm_rms_eps(1e-6)
     _vocabulary(writer, tiny)
     if tiny.template is not None:
