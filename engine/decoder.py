@@ -173,7 +173,7 @@ class Decoder:
             return reply.lookup.propose(plan.length)
         if plan.origin == "model" and reply.draft_model:
             draft = reply.draft_model.propose(plan.length, reply.policy.go_on)
-            if all(q is None for q in draft.probs):
+            if draft.tokens and all(q is None for q in draft.probs):
                 n = reply.policy.check(draft.confidence)
                 draft = Draft(draft.tokens[:n], draft.probs[:n], draft.confidence[:n], draft.origin)
             return draft
