@@ -13,8 +13,8 @@ from importlib import import_module
 import click
 
 from app import __version__
-from app.errors import AppError, OutputClosed
-from app.terminal import prepare_streams, say
+from app.errors import AppError, Interrupted, OutputClosed
+from app.terminal import end_line, prepare_streams, say
 
 FAILED, WRONG_USAGE, INTERRUPTED, READER_LEFT = 1, 2, 130, 141
 
@@ -65,7 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         say(error.format_message())
         return FAILED
-    except (click.Abort, KeyboardInterrupt):
+    except (Interrupted, click.Abort, KeyboardInterrupt):
+        end_line()
         return INTERRUPTED
     except OutputClosed:
         return READER_LEFT

@@ -16,18 +16,17 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from app.errors import Interrupted
 from app.interrupt import Interrupt
-from app.terminal import progress, say, stderr_is_terminal
+from app.terminal import progress, say
 from models import DownloadCancelled, DownloadProgress, ModelFile, download
 
 
 def fetch(files: Sequence[ModelFile], models_dir: Path, *, offline: bool = False) -> list[Path]:
     """Have `files` on disk, whole and verified, and return their paths. Ctrl-C keeps what arrived.
 
-    Raises ModelsError, or KeyboardInterrupt after an orderly stop.
+    Raises ModelsError, or Interrupted after Ctrl-C.
     """
-    if not stderr_is_terminal():
-        say(f"fetching {' and '.join(file.file for file in files)} ({total_size(files)}) to {models_dir}")
     with Interrupt() as interrupt, _bars() as bars:
         rows = _Rows(bars)
         try:
@@ -38,7 +37,7 @@ def fetch(files: Sequence[ModelFile], models_dir: Path, *, offline: bool = False
         except DownloadCancelled:
             bars.stop()
             say("stopped; what arrived is kept, and the same command goes on from there")
-            raise KeyboardInterrupt from None
+            raise Interrupted from None
 
 
 def total_size(files: Sequence[ModelFile]) -> str:
@@ -48,13 +47,17 @@ def total_size(files: Sequence[ModelFile]) -> str:
 
 
 class _Rows:
-    """The progress line of each file, made when the file is first heard of."""
+    """The progress line of each file, made when the file is first heard of; without a terminal one remark each."""
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
         self._tasks: dict[int, TaskID] = {}
+        self._announced: set[int] = set()
 
     def update(self, report: DownloadProgress) -> None:
+        if self._bars.disable:
+            self._announce(report)
+            return
         if report.index not in self._tasks:
             self._tasks[report.index] = self._bars.add_task(report.name, total=report.total_bytes)
         phase = "" if report.phase == "downloading" else f" ({report.phase})"
@@ -62,6 +65,12 @@ class _Rows:
             self._tasks[report.index], description=report.name + phase,
             completed=report.done_bytes, total=report.total_bytes,
         )
+
+    def _announce(self, report: DownloadProgress) -> None:
+        if report.phase == "downloading" and report.index not in self._announced:
+            self._announced.add(report.index)
+            size = f" ({decimal(report.total_bytes)})" if report.total_bytes else ""
+            say(f"fetching {report.name}{size} from the {report.source or 'hub'}")
 
 
 def _bars() -> Progress:

@@ -9,3 +9,7 @@ class AppError(Exception):
 
 class OutputClosed(Exception):
     """The reader of standard output went away (`paceline ... | head`). Nothing is left to say to it."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C was heard and what was going on has stopped in good order."""

@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from app.errors import Interrupted
 from app.interrupt import Interrupt
 from app.sanitize import Sanitizer, sanitize
 from app.terminal import FractionBar, say
 from engine import Engine, Finished, GenerationRequest, Notice, PrefillProgress, TextDelta
+
+LONG_PROMPT = 256
+"""Tokens to read before a progress bar is worth drawing: two seconds on a slow machine."""
 
 
 def run_oneshot(
@@ -24,13 +28,15 @@ def run_oneshot(
     """
     sanitizer = Sanitizer()
     interrupt.hook = engine.cancel
+    if interrupt.seen:
+        raise Interrupted
     with FractionBar() as bar:
         try:
             for event in engine.generate(request):
-                if interrupt.seen:  # it came between loading and here, before the engine could hear of it
+                if interrupt.seen:  # it may have come before the engine was listening
                     engine.cancel()
                 match event:
-                    case PrefillProgress(done, total, _) if done < total:
+                    case PrefillProgress(done, total, cached) if total - cached > LONG_PROMPT and done < total:
                         bar.show("reading the prompt", done / total)
                     case Notice(text):
                         bar.hide()

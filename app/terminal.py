@@ -52,6 +52,13 @@ def say(line: str) -> None:
         sys.stderr.flush()
 
 
+def end_line() -> None:
+    """After a Ctrl-C the terminal's `^C` stands at the start of a line; the shell's prompt belongs on the next."""
+    if stderr_is_terminal():
+        with suppress(OSError):
+            sys.stderr.write("\n")
+
+
 def write_out(text: str) -> None:
     """Write to standard output now. Raises OutputClosed or AppError (a full disk, a closed descriptor)."""
     if sys.stdout is None:
@@ -69,19 +76,13 @@ def write_out(text: str) -> None:
 
 def print_table(renderable: RenderableType) -> None:
     """A rich table or text on standard output, in colour only where that is a terminal."""
-    console = _console(sys.stdout)
-    with console.capture() as capture:
-        console.print(renderable)
-    write_out(capture.get())
+    write_out(_rendered(renderable, sys.stdout))
 
 
 def say_table(renderable: RenderableType) -> None:
     """A rich table or text on standard error."""
-    console = _console(sys.stderr)
-    with console.capture() as capture:
-        console.print(renderable)
     with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(capture.get())
+        sys.stderr.write(_rendered(renderable, sys.stderr))
         sys.stderr.flush()
 
 
@@ -125,6 +126,14 @@ def progress(*columns: ProgressColumn) -> Progress:
 
     console = _console(sys.stderr)
     return Progress(*columns, console=console, transient=True, disable=not stderr_is_terminal())
+
+
+def _rendered(renderable: RenderableType, stream: object) -> str:
+    """As it would look on `stream`, without the blanks that fill its lines up."""
+    console = _console(stream)
+    with console.capture() as capture:
+        console.print(renderable)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
 def _console(stream: object) -> Console:

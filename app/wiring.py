@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app.downloads import fetch, total_size
-from app.errors import AppError
+from app.errors import AppError, Interrupted
 from app.interrupt import Interrupt
 from app.options import LoadChoices
 from app.paths import Paths, writable
@@ -78,7 +78,7 @@ def local_pair(choices: LoadChoices, paths: Paths, modes: Sequence[str]) -> Loca
 def running_engine(pair: LocalPair, choices: LoadChoices, paths: Paths) -> Iterator[tuple[Engine, Interrupt]]:
     """Load `pair`, tell what the engine has to say about it, and close it afterwards.
 
-    Inside, Ctrl-C and SIGTERM only raise the Interrupt's flag. While loading they raise KeyboardInterrupt.
+    Inside, Ctrl-C and SIGTERM only raise the Interrupt's flag. While loading they raise Interrupted.
     """
     with Interrupt() as interrupt:
         with FractionBar() as bar:
@@ -90,7 +90,7 @@ def running_engine(pair: LocalPair, choices: LoadChoices, paths: Paths) -> Itera
             try:
                 engine = Engine(_config(pair, choices, paths), on_progress)
             except LoadCancelled:
-                raise KeyboardInterrupt from None
+                raise Interrupted from None
         with engine:
             for notice in engine.notices:
                 say(notice)
@@ -134,15 +134,15 @@ def _may_fetch(missing: Sequence[ModelFile], choices: LoadChoices, paths: Paths,
     names = " and ".join(file.title or file.name for file in missing)
     size = total_size(missing)
     if choices.offline:
-        refusal = f"{names} is not on this disk, and --offline rules out fetching it"
+        refusal = f"not on this disk, and --offline rules out fetching: {names}"
     elif choices.yes:
         return True
     elif person_present():
-        if ask_yes(f"{names} is not on this disk. Download {size} to {paths.models}?"):
+        if ask_yes(f"Not on this disk yet: {names}. Download {size} to {paths.models}?"):
             return True
-        refusal = "no model to answer with"
+        refusal = "no model to answer with; --target names a file of your own"
     else:
-        refusal = f"{names} ({size}) is not on this disk; add --yes to download it, or name a file with --target"
+        refusal = f"not on this disk: {names} ({size}); add --yes to download, or name a file with --target"
     if not optional:
         raise AppError(refusal)
     say(f"running without a draft model: {refusal}")

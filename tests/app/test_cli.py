@@ -15,7 +15,7 @@ from app.bench.statistics import PLAIN
 from app.cli import COMMANDS, LazyGroup, cli, main
 from app.commands.ask import ask
 from app.commands.bench import compare
-from app.errors import AppError, OutputClosed
+from app.errors import AppError, Interrupted, OutputClosed
 from app.options import LoadChoices, loading_from, sampling_from
 from engine.sampling import SamplingParams
 from engine.values import LoadConfig
@@ -62,6 +62,7 @@ def test_wrong_usage_is_one_line_that_points_to_the_help(args: list[str], home: 
         (OSError(28, "No space left on device", "x.json"), 1, "paceline: x.json: No space left on device\n"),
         (MemoryError(), 1, "paceline: out of memory\n"),
         (KeyboardInterrupt(), 130, ""),
+        (Interrupted(), 130, ""),
         (OutputClosed(), 141, ""),
     ],
 )
