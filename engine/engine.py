@@ -126,8 +126,8 @@ class Engine:
         except (IncompatibleDraft, LoadFailed) as error:
             self._note(f"running without the draft model: {error}")
             return None
-        if not can_roll_back(context):
-            self._note(f"running without the draft model: {model.path.name} cannot take tokens back")
+        if not can_roll_back(context, one_by_one=True):
+            self._note(f"running without the draft model: {model.path.name} cannot take drafted tokens back (recurrent layers)")
             return None
         return ModelDrafter(TokenCache(context), shared)
 

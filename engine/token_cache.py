@@ -51,8 +51,7 @@ class TokenCache:
             try:
                 self.context.decode(chunk, before, 0 if unread else outputs, self.sequence)
             except (DecodeAborted, DecodeFailed):
-                read = max(0, self.context.length(self.sequence) - before)
-                self.held.extend(chunk[:read])
+                self.held = (self.held + chunk)[: self.context.length(self.sequence)]
                 self.wanted = len(self.held)
                 raise
             self.held.extend(chunk)
@@ -75,10 +74,12 @@ class TokenCache:
         self.held, self.wanted = [], 0
 
 
-def can_roll_back(context: Context) -> bool:
-    """Try it: read three tokens, take the last one back. Leaves the cache empty."""
+def can_roll_back(context: Context, *, one_by_one: bool = False) -> bool:
+    """Try it: read three tokens, take two back. `one_by_one`: over several decodes, as drafting reads them; recurrent
+    layers keep no states that far. Leaves the cache empty."""
     try:
-        context.decode([1, 1, 1], 0, 1)
-        return context.truncate(2) and context.length() == 2
+        for position in range(3 if one_by_one else 1):
+            context.decode([1] if one_by_one else [1, 1, 1], position, 1)
+        return context.truncate(1) and context.length() == 1
     finally:
         context.clear()

@@ -74,6 +74,7 @@ class Context:
             slot[0] = 0
         self._sequence_in_batch = 0
         self._first_output = 0
+        self._last_rows: dict[int, int] = {}
 
     # ---- decoding
 
@@ -81,7 +82,7 @@ class Context:
         """Read `tokens` (at most batch_size) into the cache from `position`; the last `outputs` rows give logits.
 
         Raises NoCacheSlot (1), DecodeAborted (2), DecodeFailed (others). After an error the cache may hold some
-        of the tokens: read `length`.
+        of the tokens, or on recurrent models nothing at all: read `length`.
         """
         n = len(tokens)
         self._tokens[:n] = tokens
@@ -100,7 +101,10 @@ class Context:
             lib.llama_synchronize(self._pointer)  # so that a GPU's time is counted where it is spent
         count_native(started)
         if code == 0:
+            self._last_rows[sequence] = n
             return
+        if self.model.is_recurrent and code not in (1, -1):  # its states were being overwritten
+            self.clear(sequence)
         if code == 1:
             raise NoCacheSlot(f"no room in the KV cache for {n} tokens at {position} of {self.n_ctx}")
         if code == 2:
@@ -121,11 +125,19 @@ class Context:
         return int(lib.llama_memory_seq_pos_max(self._memory, sequence)) + 1
 
     def truncate(self, length: int, sequence: int = 0) -> bool:
-        """Forget the tokens from position `length` on. False if this cache cannot (nothing has changed then)."""
+        """Forget the tokens from position `length` on. False if this cache cannot (nothing has changed then).
+
+        Recurrent layers: a decode of n rows writes n snapshots, one for each row, and leaves older ones where they
+        are, now in wrong places. llama.cpp 0.3.36 would go back to those; only what lies within the last decode
+        is taken back here.
+        """
+        if self.model.is_recurrent and self.length(sequence) - length >= self._last_rows.get(sequence, 0):
+            return False
         return bool(lib.llama_memory_seq_rm(self._memory, sequence, length, -1))
 
     def clear(self, sequence: int = 0) -> None:
         """Forget all of `sequence`; always possible."""
+        self._last_rows.pop(sequence, None)
         lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
     def close(self) -> None:
