@@ -1,9 +1,10 @@
 """The chance that the target keeps the next candidate, learned as replies go by.
 
 n-gram candidates, by the number of tokens that matched before them: P = sigmoid(b[m] + d). b[m] belongs to the pair
-and moves slowly; d is this reply's shift and moves fast, because copying is a property of the task (a rename in a
-file matches for lines on end, prose only in phrases). Both are learned by online logistic regression, and they are
-learned in every round, drafted or not: the lookup's guess for a plain token costs nothing to compare.
+and moves slowly; d is this reply's own, because copying is a property of the task (a rename in a file matches for
+lines on end, prose only in phrases). What is known of d is a distribution on a grid, updated by Bayes' rule with
+fading memory. Both are learned in every round, drafted or not: the lookup's guess for a plain token costs nothing
+to compare.
 
 Model candidates, by the draft's own confidence in ten bins: the same form, P = sigmoid(b[bin] + d).
 
@@ -22,35 +23,53 @@ from numpy.typing import NDArray
 MATCH_EDGES = (1, 2, 3, 4, 5, 6, 8, 11, 16, 24, 32, 48)
 """Lower ends of the match-length bins."""
 CONFIDENCE_BINS = 10
-_MATCH_PRIOR = (0.15, 0.3, 0.45, 0.55, 0.62, 0.7, 0.76, 0.82, 0.88, 0.92, 0.95, 0.97)
+_MATCH_PRIOR = (0.2, 0.45, 0.6, 0.7, 0.75, 0.82, 0.9, 0.93, 0.96, 0.97, 0.985, 0.993)
 _CONFIDENCE_PRIOR = (0.25, 0.35, 0.4, 0.45, 0.5, 0.55, 0.62, 0.7, 0.78, 0.94)
 _EASE_PRIOR = (0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.62, 0.7, 0.85)
-SLOW, FAST = 0.02, 0.15
-"""Learning rates of b and of d, in log-odds per unit of surprise."""
-SHIFT_LIMIT = 3.0
+SLOW = 0.02
+"""Learning rate of b, in log-odds per unit of surprise."""
+MEMORY = 0.98
+"""Old evidence about d counts this much less with every candidate, as a reply can change its subject."""
+SHIFTS = np.linspace(-3.0, 3.0, 9)
+_SHIFT_SPREAD = 1.2
+_SHIFT_PRIOR = np.exp(-0.5 * (SHIFTS / _SHIFT_SPREAD) ** 2)
+_SHIFT_PRIOR /= _SHIFT_PRIOR.sum()
+
+
+def _sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(1.0 / (1.0 + np.exp(-x)), dtype=np.float64)
 
 
 class Estimator:
-    """P(kept) by bin, with a per-reply shift."""
+    """P(kept) by bin, with a per-reply shift d known only as weights on a grid."""
 
     def __init__(self, prior: tuple[float, ...]) -> None:
         self._base: NDArray[np.float64] = np.array([math.log(p / (1 - p)) for p in prior])
-        self.shift = 0.0
+        self._weights = _SHIFT_PRIOR.copy()
 
     def begin(self) -> None:
-        """A new reply: half of the last one's shift is kept, as conversations stay on their subject."""
-        self.shift *= 0.5
+        """A new reply: half of what the last one showed is kept, as conversations stay on their subject."""
+        self._weights = 0.5 * (self._weights + _SHIFT_PRIOR)
 
-    def chance(self, bins: NDArray[np.intp] | int) -> NDArray[np.float64]:
-        """P(kept) for each bin index."""
-        odds = np.exp(self._base[bins] + self.shift)
-        return np.asarray(odds / (1.0 + odds), dtype=np.float64)
+    def chance(self, index: int) -> float:
+        """P(kept) for a candidate of this bin."""
+        return float(self._weights @ _sigmoid(self._base[index] + SHIFTS))
+
+    def survival(self, bins: NDArray[np.intp]) -> NDArray[np.float64]:
+        """(len(bins),): the chance that candidates of these bins are kept one after the other, up to each.
+
+        The mean over the shifts of the product, not the product of the means: candidates of one reply share
+        their fate, so long runs are likelier than their single chances suggest.
+        """
+        chances = _sigmoid(self._base[bins][None, :] + SHIFTS[:, None])
+        return np.asarray(self._weights @ np.cumprod(chances, axis=1), dtype=np.float64)
 
     def observe(self, index: int, kept: float) -> None:
         """One candidate was kept (1), refused (0), or had that chance of being kept."""
-        surprise = kept - 1.0 / (1.0 + math.exp(-(float(self._base[index]) + self.shift)))
-        self._base[index] += SLOW * surprise
-        self.shift = max(-SHIFT_LIMIT, min(SHIFT_LIMIT, self.shift + FAST * surprise))
+        chances = _sigmoid(self._base[index] + SHIFTS)
+        self._base[index] += SLOW * (kept - float(self._weights @ chances))
+        weights = self._weights**MEMORY * (kept * chances + (1 - kept) * (1 - chances)) + 1e-6
+        self._weights = weights / weights.sum()
 
     def to_json(self) -> list[float]:
         return [round(float(b), 4) for b in self._base]
@@ -77,14 +96,13 @@ class AcceptanceModel:
 
     def ngram_survival(self, match_length: int, length: int) -> NDArray[np.float64]:
         """(length,): the chance that the first i + 1 of a looked-up block are all kept."""
-        matched = match_length + np.arange(length)
-        return np.cumprod(self.by_match.chance(match_bin(matched)), dtype=np.float64)
+        return self.by_match.survival(match_bin(match_length + np.arange(length)))
 
     def observe_ngram(self, match_length: int, kept: float) -> None:
         self.by_match.observe(int(match_bin(np.array([match_length]))[0]), kept)
 
     def model_chance(self, confidence: float) -> float:
-        return float(self.by_confidence.chance(confidence_bin(confidence)))
+        return self.by_confidence.chance(confidence_bin(confidence))
 
     def observe_model(self, confidence: float, kept: float) -> None:
         self.model_mean += 0.05 * (kept - self.model_mean)
@@ -96,7 +114,7 @@ class AcceptanceModel:
 
     def expect(self, ease: float) -> None:
         """No candidate was drafted this round: move the expectation towards what `ease` foretells."""
-        self.model_mean += 0.1 * (float(self.by_ease.chance(confidence_bin(ease))) - self.model_mean)
+        self.model_mean += 0.1 * (self.by_ease.chance(confidence_bin(ease)) - self.model_mean)
 
     def to_json(self) -> dict[str, Any]:
         return {

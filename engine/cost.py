@@ -13,6 +13,8 @@ import bisect
 import math
 from typing import Any
 
+import numpy as np
+
 CONTEXT_EDGES = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 """Bucket b holds context lengths below CONTEXT_EDGES[b]; the last bucket is open."""
 OWN_RATE, COMMON_RATE = 0.2, 0.05
@@ -51,18 +53,18 @@ class RowCosts:
     def seconds(self, rows: int, context: int) -> float:
         """Expected seconds; `known` must hold.
 
-        A bucket without the figure borrows its shape from the nearest bucket that has any, scaled by their
-        1-row figures where both have one.
+        What a bucket has not measured it takes from the fullest bucket's curve, scaled as its own figures are to
+        that curve at the row counts nearest by.
         """
-        b = _bucket(context)
-        own = self._buckets[b]
+        own = self._buckets[_bucket(context)]
         if rows in own:
             return own[rows]
-        lender = min((i for i, figures in enumerate(self._buckets) if len(figures) >= len(own) and figures),
-                     key=lambda i: (abs(i - b), i))
-        figures = self._buckets[lender]
-        scale = own[1] / figures[1] if 1 in own and 1 in figures else 1.0
-        return _interpolate(figures, rows) * scale
+        reference = max(self._buckets, key=len)
+        curve = _interpolate(reference, rows)
+        if own is reference or not own:
+            return curve
+        known = sorted(own)
+        return curve * float(np.interp(rows, known, [own[n] / _interpolate(reference, n) for n in known]))
 
     def to_json(self) -> list[dict[str, float]]:
         return [{str(n): round(seconds, 7) for n, seconds in sorted(bucket.items())} for bucket in self._buckets]

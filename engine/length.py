@@ -32,6 +32,11 @@ from engine.values import Origin
 
 MARGIN = 0.05
 """Tokens a draft must promise beyond break-even: half the noise of one decode on a busy 2-core machine."""
+STAKE, STAKE_SHARE = 6.0, 0.03
+"""A copy may lose at most this many tokens' time, plus this share of the reply so far, plus what copies have won
+in this reply: one long block that fails would cost a short reply more than copying can ever give it back."""
+CAUTION = 1.1
+"""A copy is charged this many times its extra cost: a long block that fails costs a dozen plain tokens at once."""
 MODEL_LIMIT = 16
 """Longest block the draft model is asked for."""
 PROBE_FIRST, PROBE_LAST, PROBE_SHARE = 4, 512, 0.01
@@ -163,6 +168,7 @@ class AdaptiveLength:
     _probe_interval: int = PROBE_FIRST
     _probing: bool = False
     _hopeless: bool = False
+    _stake: float = STAKE
     _ease: float = 0.0
     _ease_count: int = 0
 
@@ -171,6 +177,7 @@ class AdaptiveLength:
         self._tokens = self._seconds = 0.0
         self._since_probe, self._probe_interval, self._seconds_since_probe = 0, PROBE_FIRST, 0.0
         self._ease, self._ease_count = 0.0, 0
+        self._stake = STAKE
         self.parked = False
 
     @property
@@ -207,8 +214,8 @@ class AdaptiveLength:
 
     def _best_copy(self, now: Situation) -> tuple[int, float]:
         survival = self.acceptance.ngram_survival(now.match_length, now.limit)
-        extra = self._curve[2 : now.limit + 2] - self._curve[1]
-        gain = np.cumsum(survival) - self._rate * extra
+        extra = self._rate * (self._curve[2 : now.limit + 2] - self._curve[1])
+        gain = np.where(extra <= self._stake, np.cumsum(survival) - CAUTION * extra, -1.0)
         best = int(gain.argmax())
         return best + 1, float(gain[best])
 
@@ -302,7 +309,9 @@ class AdaptiveLength:
         self._since_plain = 0 if outcome.rows == 1 else self._since_plain + 1
         self._since_probe += 1
         self._seconds_since_probe += seconds
+        self._stake += STAKE_SHARE * outcome.emitted
         if outcome.origin == "ngram":
+            self._stake += outcome.emitted - 1 - self._rate * max(0.0, seconds - float(self._curve[1]))
             for i, kept in enumerate(outcome.kept):
                 self.acceptance.observe_ngram(outcome.match_length + i, kept)
         elif outcome.lookup_kept is not None:

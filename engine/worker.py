@@ -270,6 +270,7 @@ def _redirect_output(log: Path | None) -> None:
     os.dup2(target, 1)
     os.dup2(target, 2)
     faulthandler.enable(sys.__stderr__ or sys.stderr)
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # ggml's abort() would start a debugger on this process
 
 
 def _die_with_parent() -> None:
