@@ -52,6 +52,7 @@ def cli() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Never raises."""
     os.umask(0o077)  # chats, traces and logs are the user's own business
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # a native crash must not start a debugger on the user's terminal
     prepare_streams()
     try:
         return cli.main(args=argv, prog_name="paceline", standalone_mode=False) or 0

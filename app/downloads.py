@@ -67,10 +67,10 @@ class _Rows:
         )
 
     def _announce(self, report: DownloadProgress) -> None:
-        if report.phase == "downloading" and report.index not in self._announced:
+        if report.phase == "downloading" and report.source and report.index not in self._announced:
             self._announced.add(report.index)
             size = f" ({decimal(report.total_bytes)})" if report.total_bytes else ""
-            say(f"fetching {report.name}{size} from the {report.source or 'hub'}")
+            say(f"fetching {report.name}{size} from the {report.source}")
 
 
 def _bars() -> Progress:

@@ -5,14 +5,15 @@ Knows nothing of click or of where the models came from. The caller owns the eng
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import replace
+from typing import cast
 
-from app.errors import Interrupted
 from app.interrupt import Interrupt
 from app.sanitize import Sanitizer, sanitize
 from app.terminal import FractionBar, say
-from engine import Engine, Finished, GenerationRequest, Notice, PrefillProgress, TextDelta
+from engine import Engine, Finished, GenerationEvent, GenerationRequest, Notice, PrefillProgress, TextDelta
 
 LONG_PROMPT = 256
 """Tokens to read before a progress bar is worth drawing: two seconds on a slow machine."""
@@ -28,28 +29,22 @@ def run_oneshot(
     """
     sanitizer = Sanitizer()
     interrupt.hook = engine.cancel
-    if interrupt.seen:
-        raise Interrupted
-    with FractionBar() as bar:
-        try:
-            for event in engine.generate(request):
-                if interrupt.seen:  # it may have come before the engine was listening
-                    engine.cancel()
-                match event:
-                    case PrefillProgress(done, total, cached) if total - cached > LONG_PROMPT and done < total:
-                        bar.show("reading the prompt", done / total)
-                    case Notice(text):
-                        bar.hide()
-                        say(text)
-                    case TextDelta(text) if write is not None:
-                        bar.hide()
-                        if printable := sanitizer.feed(text):
-                            write(printable)
-                    case Finished():
-                        return replace(event, text=sanitize(event.text))
-        except BaseException:
-            engine.cancel()
-            raise
-        finally:
-            interrupt.hook = None
+    events = cast("Generator[GenerationEvent, None, None]", engine.generate(request))
+    if interrupt.seen:  # before this, `generate` would have lowered the flag again
+        engine.cancel()
+    # Closed here, not whenever it is collected: by then the engine may have freed what the reply stands on.
+    with closing(events), FractionBar() as bar:
+        for event in events:
+            match event:
+                case PrefillProgress(done, total, cached) if total - cached > LONG_PROMPT and done < total:
+                    bar.show("reading the prompt", done / total)
+                case Notice(text):
+                    bar.hide()
+                    say(text)
+                case TextDelta(text) if write is not None:
+                    bar.hide()
+                    if printable := sanitizer.feed(text):
+                        write(printable)
+                case Finished():
+                    return replace(event, text=sanitize(event.text))
     raise RuntimeError("the engine ended a reply without saying how")

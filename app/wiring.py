@@ -21,6 +21,7 @@ from app.selection import NO_DRAFT, Choice, Selection, Selector
 from app.terminal import FractionBar, ask_yes, person_present, say
 from engine import Engine, LoadCancelled, LoadConfig, LoadProgress
 from models import ChecksumMismatch, Inventory, ModelFile, Offline, load_catalogue
+from models.inventory import current_record
 
 LOADING = {"target": "loading the model", "draft": "loading the draft model", "measure": "measuring this machine"}
 
@@ -94,7 +95,10 @@ def running_engine(pair: LocalPair, choices: LoadChoices, paths: Paths) -> Itera
         with engine:
             for notice in engine.notices:
                 say(notice)
-            yield engine, interrupt
+            try:
+                yield engine, interrupt
+            finally:
+                interrupt.hook = None  # what it calls is about to be freed
 
 
 def _config(pair: LocalPair, choices: LoadChoices, paths: Paths) -> LoadConfig:
@@ -150,10 +154,8 @@ def _may_fetch(missing: Sequence[ModelFile], choices: LoadChoices, paths: Paths,
 
 
 def _on_disk(choice: Choice, inventory: Inventory) -> LocalModel:
-    if choice.path is not None:
-        return LocalModel(choice.path)
-    assert choice.file is not None
-    path = inventory.path_of(choice.file)
+    path = choice.path or (inventory.path_of(choice.file) if choice.file else None)
     if path is None:
-        raise AppError(f"{choice.file.name} is not on this disk")
-    return LocalModel(path, choice.file.sha256)
+        raise AppError(f"{choice.file.name if choice.file else 'the model'} is not on this disk")
+    record = current_record(path)
+    return LocalModel(path, record.sha256 if record else None)
