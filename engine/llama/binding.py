@@ -10,7 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,7 +24,7 @@ from llama_cpp.llama_grammar import json_schema_to_gbnf
 
 VERSION: str = llama_cpp.__version__
 __all__ = [
-    "VERSION", "CancelFlag", "Device", "count_native", "devices", "json_schema_to_gbnf", "lib", "log_to",
+    "VERSION", "CancelFlag", "Device", "captured_stderr", "count_native", "devices", "json_schema_to_gbnf", "lib", "log_to",
     "native_seconds", "start", "system_info", "take_complaints",
 ]
 
@@ -78,6 +81,27 @@ def take_complaints() -> str:
     last = last or (_recent[-1] if _recent else "")
     _recent.clear()
     return last
+
+
+@contextmanager
+def captured_stderr() -> Iterator[list[str]]:
+    """Keeps what native code prints past its log, straight to the terminal's file descriptor; afterwards the list
+    holds the lines."""
+    lines: list[str] = []
+    with tempfile.TemporaryFile() as file:
+        try:
+            terminal = os.dup(2)
+        except OSError:  # no stderr at all
+            yield lines
+            return
+        try:
+            os.dup2(file.fileno(), 2)
+            yield lines
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
+            file.seek(0)
+            lines += file.read().decode("utf-8", errors="replace").splitlines()
 
 
 class CancelFlag:

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import BadRequest
-from engine.llama.binding import count_native, json_schema_to_gbnf, lib, take_complaints
+from engine.errors import BadRequest, DecodeFailed
+from engine.llama.binding import captured_stderr, count_native, json_schema_to_gbnf, lib, take_complaints
 from engine.llama.model import Model
 from engine.sampling import Distribution, SamplingParams
 
@@ -31,14 +31,21 @@ DRY_BREAKERS = (b"\n", b":", b'"', b"*")
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
+class NothingAllowed(BadRequest):
+    """Grammar and logit bias together forbid every token here."""
+
+
 class SamplerChain:
     """The target's or the draft's view of one request's sampling settings, with its token history."""
 
     def __init__(self, model: Model, params: SamplingParams, n_ctx: int, n_vocab: int | None = None) -> None:
-        """n_ctx: what -1 means for penalty_last_n and dry_last_n. n_vocab: only ids below it are looked at (a draft
-        with a padded vocabulary). Raises BadRequest for a grammar that does not parse."""
+        """n_ctx: what -1 means for penalty_last_n and dry_last_n. n_vocab: only ids below it are looked at, and a bias
+        on others is left out (a draft, whose target may have more of them). Raises BadRequest for a bias on no token
+        and for a grammar that does not parse."""
         self._params = params
         self._n_vocab = n_vocab or model.n_vocab
+        self._bias = [_checked(entry, model.n_vocab if n_vocab is None else None) for entry in params.logit_bias]
+        self._bias = [(token, value) for token, value in self._bias if token < self._n_vocab]
         self._window = n_ctx if params.penalty_last_n == -1 else params.penalty_last_n
         self._dry_window = n_ctx if params.dry_last_n == -1 else params.dry_last_n
         self._history: list[int] = []
@@ -53,11 +60,8 @@ class SamplerChain:
             raise
 
     def _build(self, model: Model, params: SamplingParams) -> None:
-        if params.logit_bias:
-            for token, _ in params.logit_bias:
-                if not 0 <= token < model.n_vocab:
-                    raise BadRequest(f"logit bias names token {token}; the model has ids 0 to {model.n_vocab - 1}")
-            entries: Any = params.logit_bias
+        if self._bias:
+            entries: Any = self._bias
             bias = (lib.llama_logit_bias * len(entries))(*entries)
             self._adjusters.append(lib.llama_sampler_init_logit_bias(model.n_vocab, len(bias), bias))
         if self._penalises:
@@ -72,10 +76,7 @@ class SamplerChain:
             ))
         text = grammar_text(params)
         if text is not None:
-            take_complaints()
-            self._grammar = lib.llama_sampler_init_grammar(model.vocab, text.encode(), b"root")
-            if not self._grammar:
-                raise BadRequest(f"the grammar does not parse: {take_complaints() or 'llama.cpp gives no reason'}")
+            self._grammar = _parse_grammar(model, text)
         self._filters = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
         for sampler in (
             lib.llama_sampler_init_top_k(params.top_k) if params.top_k else None,
@@ -111,7 +112,8 @@ class SamplerChain:
                     lib.llama_sampler_accept(sampler, token)
 
     def accept(self, token: int) -> None:
-        """`token` joined the reply. It must have had probability above 0 (a grammar aborts the process otherwise)."""
+        """`token` joined the reply. It must be one of the n_vocab looked at and have had probability above 0: a grammar
+        aborts the process otherwise."""
         if self.stateful:
             self._history.append(token)
             for sampler in self._adjusters:
@@ -134,14 +136,19 @@ class SamplerChain:
     # ---- distributions
 
     def greedy(self, logits: NDArray[np.float32]) -> int:
-        """The token with the highest logit after bias, penalties, DRY and grammar."""
+        """The token with the highest logit after bias, penalties, DRY and grammar. Raises as `distribution`."""
         if not self._adjusters and not self._grammar:
-            return int(logits.argmax())
+            best = int(logits.argmax())
+            _check_top(float(logits[best]))
+            return best
         found = self._candidates(logits, keep=1)
         return int(found["id"][found["logit"].argmax()])
 
     def distribution(self, logits: NDArray[np.float32]) -> Distribution:
-        """What the next token is drawn from, given the history; one-hot at temperature 0. logits: (n_vocab,)."""
+        """What the next token is drawn from, given the history; one-hot at temperature 0. logits: (n_vocab,).
+
+        Raises NothingAllowed, and DecodeFailed where the highest logit is no number.
+        """
         if self._params.greedy:
             return Distribution.one_hot(self.greedy(logits))
         found = self._candidates(logits, keep=self._params.top_k)
@@ -155,8 +162,10 @@ class SamplerChain:
         """Candidates after the adjusters and the grammar, ready for the filters. keep: how many the filters can
         need at most (top-k; 1 for greedy), 0 for all."""
         samplers = [*self._adjusters, self._grammar] if self._grammar else self._adjusters
+        top = float(logits.max())
+        _check_top(top)
         if keep:
-            found, floor = self._buffer.shortlist(logits, keep, self._touched())
+            found, floor = self._buffer.shortlist(logits, top, keep, self._touched())
             for sampler in samplers:
                 found = self._buffer.apply(sampler, found)
             if not samplers or np.count_nonzero(found["logit"] >= floor) >= keep:
@@ -164,16 +173,18 @@ class SamplerChain:
         found = self._buffer.full(logits)
         for sampler in samplers:
             found = self._buffer.apply(sampler, found)
+        if samplers and found["logit"].max() == -np.inf:
+            raise NothingAllowed("no token is allowed here: the grammar or the logit bias forbids them all")
         return found
 
     def _touched(self) -> list[int]:
-        """Every token whose logit bias, penalties or DRY may change."""
-        touched = {token for token, _ in self._params.logit_bias}
+        """Every token looked at whose logit bias, penalties or DRY may change."""
+        touched = {token for token, _ in self._bias}
         if self._penalises:
             touched.update(self._history[-self._window:])
         if self._params.dry_multiplier:
             touched.update(self._history[-self._dry_window:])
-        return list(touched)
+        return [token for token in touched if token < self._n_vocab]
 
     def close(self) -> None:
         """Free the native samplers. Safe to call twice."""
@@ -204,9 +215,11 @@ class _CandidateBuffer:
         self._work["logit"] = logits
         return self._work
 
-    def shortlist(self, logits: NDArray[np.float32], keep: int, extra: list[int]) -> tuple[NDArray[Any], float]:
-        """At least `keep` of the highest raw logits and all of `extra`; and the floor that all others are below."""
-        top = float(logits.max())
+    def shortlist(
+        self, logits: NDArray[np.float32], top: float, keep: int, extra: list[int]
+    ) -> tuple[NDArray[Any], float]:
+        """At least `keep` of the highest raw logits (`top` is the highest) and all of `extra`; and the floor that all
+        others are below."""
         while True:
             floor = top - self._distance
             ids = np.flatnonzero(logits >= floor)
@@ -234,6 +247,36 @@ class _CandidateBuffer:
         if not 0 <= start <= len(found):
             raise BadRequest("this sampler moves its candidates elsewhere")  # none in the chain does
         return found[start : start + array.size]
+
+
+def _checked(entry: tuple[int, float], n_vocab: int | None) -> tuple[int, float]:
+    """A logit bias that llama.cpp can add. Raises BadRequest."""
+    token, value = entry
+    if token < 0 or (n_vocab is not None and token >= n_vocab):
+        known = "" if n_vocab is None else f"; the model has ids 0 to {n_vocab - 1}"
+        raise BadRequest(f"logit bias names token {token}{known}")
+    if not value < np.inf:
+        raise BadRequest(f"the logit bias of token {token} is {value}; it must be a number, or -inf to forbid the token")
+    return entry
+
+
+def _check_top(logit: float) -> None:
+    """A model whose file or arithmetic is broken gives NaN, which no comparison would notice."""
+    if not np.isfinite(logit):
+        raise DecodeFailed(f"the model's highest logit is {logit}, not a number: its file may be damaged")
+
+
+def _parse_grammar(model: Model, text: str) -> Any:
+    """The native grammar sampler. Raises BadRequest with the parser's reason, which it prints to the terminal."""
+    if not text.strip():
+        raise BadRequest("the grammar is empty; llama.cpp would take that as leave to write anything")
+    take_complaints()
+    with captured_stderr() as printed:
+        grammar = lib.llama_sampler_init_grammar(model.vocab, text.encode(), b"root")
+    if not grammar:
+        reason = printed[0].rpartition("error parsing grammar: ")[2] if printed else take_complaints()
+        raise BadRequest(f"the grammar does not parse: {reason or 'llama.cpp gives no reason'}")
+    return grammar
 
 
 def grammar_text(params: SamplingParams) -> str | None:

@@ -284,9 +284,13 @@ class Samplers:
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float64]:
         """(n_vocab,) what the next token is drawn from."""
-        left = self._apply((*self._adjusters, *self._grammar, *self._filters), logits).astype(np.float64)
+        left = self.filtered(logits).astype(np.float64)
         weights = np.exp(left - left.max())
         return weights / weights.sum()
+
+    def filtered(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n_vocab,) the logits that all samplers leave; -inf elsewhere."""
+        return self._apply((*self._adjusters, *self._grammar, *self._filters), logits)
 
     @staticmethod
     def _apply(samplers: Iterable[Any], logits: NDArray[np.float32]) -> NDArray[np.float32]:
