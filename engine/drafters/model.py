@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.llama.context import Context
-from engine.llama.sampler import SamplerChain
+from engine.llama.sampler import NothingAllowed, SamplerChain
 from engine.sampling import Distribution, SamplingParams
 from engine.token_cache import TokenCache
 from engine.values import Draft, TokenId
@@ -57,6 +57,8 @@ class ModelDrafter:
 
     def observe(self, tokens: Sequence[TokenId]) -> None:
         self._tokens.extend(tokens)
+        if max(tokens, default=0) >= self._shared.size:
+            self.release()  # the draft cannot read this token: `propose` has nothing to say until the next reply
         if self._chain is not None:
             for token in tokens:
                 self._chain.accept(token)
@@ -71,7 +73,8 @@ class ModelDrafter:
         return self._cache.context.n_ctx - len(self._tokens)
 
     def propose(self, limit: int, go_on: Callable[[Sequence[float]], bool] = lambda _: True) -> Draft:
-        """Up to `limit` candidates; after each, `go_on(confidences so far)` may end the draft.
+        """Up to `limit` candidates; after each, `go_on(confidences so far)` may end the draft. None where a committed
+        token or the place for the next one lies outside the shared ids.
 
         Raises as TokenCache.extend; what was read stays valid.
         """
@@ -90,7 +93,10 @@ class ModelDrafter:
                 before = time.perf_counter()
                 self._cache.extend(unread, 1)
                 logits = self._cache.context.logits(0)[: self._shared.size]
-                token, q, trust = self._draw(ahead, logits)
+                try:
+                    token, q, trust = self._draw(ahead, logits)
+                except NothingAllowed:  # to the target, which may have more tokens, something is
+                    break
                 self._on_cost(len(unread), len(self._tokens), time.perf_counter() - before)
                 tokens.append(token)
                 probs.append(q)
