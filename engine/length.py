@@ -32,11 +32,11 @@ from engine.values import Origin
 
 MARGIN = 0.05
 """Tokens a draft must promise beyond break-even: half the noise of one decode on a busy 2-core machine."""
-STAKE, STAKE_SHARE = 6.0, 0.03
+STAKE, STAKE_SHARE = 8.0, 0.03
 """A copy may lose at most this many tokens' time, plus this share of the reply so far, plus what copies have won
 in this reply: one long block that fails would cost a short reply more than copying can ever give it back."""
-CAUTION = 1.1
-"""A copy is charged this many times its extra cost: a long block that fails costs a dozen plain tokens at once."""
+CAUTION = 1.05
+"""A copy is charged this many times its extra cost, since costs are measured with a few per cent of noise."""
 MODEL_LIMIT = 16
 """Longest block the draft model is asked for."""
 PROBE_FIRST, PROBE_LAST, PROBE_SHARE = 4, 512, 0.01
