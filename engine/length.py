@@ -32,11 +32,11 @@ from engine.values import Origin
 
 MARGIN = 0.05
 """Tokens a draft must promise beyond break-even: half the noise of one decode on a busy 2-core machine."""
-STAKE, STAKE_SHARE = 8.0, 0.03
+STAKE, STAKE_SHARE = 6.0, 0.015
 """A copy may lose at most this many tokens' time, plus this share of the reply so far, plus what copies have won
-in this reply: one long block that fails would cost a short reply more than copying can ever give it back."""
-CAUTION = 1.05
-"""A copy is charged this many times its extra cost, since costs are measured with a few per cent of noise."""
+in this reply: one long block that fails would cost a short reply more than copying can ever give it back. (Replayed
+on 43 greedy replies of the starter target: without the stake, replies that copy little ran at 0.90 of plain on
+average and 0.53 at worst; with it at 0.995 and 0.97, and edits kept nine tenths of their gain.)"""
 MODEL_LIMIT = 16
 """Longest block the draft model is asked for."""
 PROBE_FIRST, PROBE_LAST, PROBE_SHARE = 4, 512, 0.01
@@ -215,7 +215,7 @@ class AdaptiveLength:
     def _best_copy(self, now: Situation) -> tuple[int, float]:
         survival = self.acceptance.ngram_survival(now.match_length, now.limit)
         extra = self._rate * (self._curve[2 : now.limit + 2] - self._curve[1])
-        gain = np.where(extra <= self._stake, np.cumsum(survival) - CAUTION * extra, -1.0)
+        gain = np.where(extra <= self._stake, np.cumsum(survival) - extra, -1.0)
         best = int(gain.argmax())
         return best + 1, float(gain[best])
 
