@@ -45,7 +45,8 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """A chat assistant that runs wholly on this machine.
 
-    A small draft model writes ahead, the large one checks; the reply is the large model's own, only sooner.
+    A small draft model writes ahead and the large one checks: the reply is the large model's own, sooner where
+    that pays.
     """
 
 
