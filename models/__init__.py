@@ -24,7 +24,10 @@ from models.errors import (
     UnknownModel,
 )
 from models.gguf import GgufInfo, read_gguf
+from models.hardware import Device, Hardware, probe
 from models.inventory import Inventory, LocalModel
+from models.planner import DoesNotFit, LoadPlan, Wishes, plan_load
+from models.shape import ModelShape, shape_from_facts, shape_of
 
 __all__ = [
     "AccessDenied",
@@ -32,16 +35,21 @@ __all__ = [
     "BadGguf",
     "Catalogue",
     "ChecksumMismatch",
+    "Device",
     "DiskFull",
+    "DoesNotFit",
     "DownloadCancelled",
     "DownloadFailed",
     "DownloadProgress",
     "GgufInfo",
+    "Hardware",
     "HubUnreachable",
     "Inventory",
+    "LoadPlan",
     "LocalModel",
     "MirrorFailed",
     "ModelFile",
+    "ModelShape",
     "ModelsError",
     "NotOnHub",
     "NotWritable",
@@ -49,8 +57,13 @@ __all__ = [
     "Pair",
     "RateLimited",
     "UnknownModel",
+    "Wishes",
     "download",
     "load_catalogue",
     "parse_hub_reference",
+    "plan_load",
+    "probe",
     "read_gguf",
+    "shape_from_facts",
+    "shape_of",
 ]

@@ -32,8 +32,6 @@ PROCESS_BYTES = 100 << 20
 """Python, numpy, llama.cpp's code and its threads' work buffers, measured without a model's own memory."""
 DEVICE_OVERHEAD_BYTES = 420 << 20
 """What a driver takes per device before the first tensor (CUDA context, cuBLAS workspace); none on unified memory."""
-SNAPSHOTS = 8
-"""Recurrent states the engine asks llama.cpp to keep for taking tokens back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +47,8 @@ class Settings:
     flash_attention: bool = True
     full_window: bool = True
     """Sliding-window layers get a cache of the whole context, so that tokens can be taken back."""
+    snapshots: int = 8
+    """Recurrent states kept for the same purpose, where the architecture allows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _layer_cache_bytes(shape: ModelShape, layer: Layer, settings: Settings) -> i
     cells = -(-cells // 256) * 256
     kind = ggml_type(settings.kv_type)
     per_token = kind.row_bytes(layer.key_width) + kind.row_bytes(layer.value_width)
-    return cells * per_token + layer.state_bytes * (1 + SNAPSHOTS)
+    return cells * per_token + layer.state_bytes * (1 + (settings.snapshots if shape.keeps_snapshots else 0))
 
 
 def _compute_bytes(shape: ModelShape, settings: Settings) -> int:

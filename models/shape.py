@@ -16,6 +16,22 @@ from models.gguf import GgufInfo, Tensor
 
 # Architectures whose every n-th layer is global and the rest local, where the file itself does not say so.
 _SWA_PATTERNS = {"gemma2": 2, "gemma3": 6, "cohere2": 4, "gpt-oss": 2, "gemma3n": 5}
+# Recurrent architectures for which llama.cpp can keep a state per recent token (llm_arch_supports_rs_rollback).
+_KEEPS_SNAPSHOTS = frozenset(
+    [
+        "kimi-k3",
+        "qwen35",
+        "qwen35moe",
+        "qwen4exp",
+        "deepseek4",
+        "glm5-next",
+        "nemotron_h",
+        "nemotron_h_moe",
+        "lfm2",
+        "lfm2moe",
+        "bailingmoe3",
+    ]
+)
 _REPACKABLE = ("Q4_0", "Q4_K", "Q2_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4")
 
 
@@ -55,6 +71,8 @@ class ModelShape:
     output_is_tied: bool
     """The output matrix is the embedding: no bytes of its own in the file, but a copy when it is moved or repacked."""
     file_bytes: int
+    keeps_snapshots: bool = False
+    """llama.cpp can take single tokens back from its recurrent state, at the price of a copy for each."""
     measured: bool = True
     """False when it was estimated from catalogue facts."""
 
@@ -92,6 +110,7 @@ def shape_of(info: GgufInfo) -> ModelShape:
         output_type=head.type if head else "F16",
         output_is_tied=output is None,
         file_bytes=info.file_bytes,
+        keeps_snapshots=info.architecture in _KEEPS_SNAPSHOTS,
     )
 
 

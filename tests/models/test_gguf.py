@@ -302,7 +302,7 @@ EDIT = st.one_of(
 )
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=st.lists(EDIT, min_size=1, max_size=4), keep=st.integers(0, len(SOUND)), drop=st.integers(0, 40))
 def test_spoilt_files_are_read_or_refused(
     tmp_path: Path, edits: list[tuple[int, bytes]], keep: int, drop: int
