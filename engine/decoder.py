@@ -162,7 +162,8 @@ class Decoder:
         limit = min(self._session.room() - 1, remaining - 1, reply.max_block - 1)
         return reply.policy.choose(Situation(
             len(self._session.tokens), limit, remaining, guess[1] if guess else 0,
-            reply.draft_model.lag() if reply.draft_model else None,
+            # A seeded reply must not come out otherwise because an earlier one has warmed the draft's cache.
+            reply.draft_model.lag(of_this_reply=reply.request.seed is not None) if reply.draft_model else None,
         ))
 
     def _compose(self, reply: Reply, plan: Plan) -> Draft:

@@ -184,31 +184,34 @@ class Engine:
         if not 0 <= seed < 1 << 63:
             raise BadRequest(f"seed is {seed}; it must be from 0 to {(1 << 63) - 1}")
         prompt = self._build_prompt(request)
+        notices = []
         if prompt.newly_dropped:
-            yield Notice(
+            notices.append(
                 f"the context of {self.context} tokens is full: the {prompt.dropped} oldest messages of this chat are "
                 "no longer read (a larger --ctx keeps more)"
             )
+        drafter = self._draft_model if mode in ("auto", "draft", "fixed") else None
+        if drafter is None and mode in ("draft", "fixed") and self._rollback:
+            notices.append(f"mode {request.mode} needs a draft model and none is in use: decoding plainly")
         energy = EnergyMeter()
         verify_stream, draft_stream = np.random.default_rng(seed).spawn(2)
-        trace = Trace(request.trace)
-        chain = SamplerChain(self.target, request.sampling, self.context)
-        drafter = self._draft_model if mode in ("auto", "draft", "fixed") else None
-        if drafter is not None:
-            params = replace(request.sampling, temperature=0.0) if request.rule == "match" else request.sampling
-            drafter.configure(params, draft_stream, self._profile.costs.draft.observe if request.seed is None else None)
-        reply = Reply(
-            request=request, prompt=list(prompt.ids), chain=chain, policy=self._policy(mode, length, request.seed is not None),
-            lookup=self._lookup if mode in ("auto", "ngram") else None, draft_model=drafter, max_block=self._max_block,
-            rng=verify_stream, stream=TextStream([*request.stop, *self._prompts.stop]), trace=trace,
-        )
-        try:
-            yield from self._decoder.run(reply)
-        finally:
-            chain.close()
-            trace.close()
+        stream = TextStream([*request.stop, *self._prompts.stop])
+        with ExitStack() as closing:
+            chain = SamplerChain(self.target, request.sampling, self.context)
+            closing.callback(chain.close)
+            trace = Trace(request.trace)
+            closing.callback(trace.close)
             if drafter is not None:
-                drafter.release()
+                params = replace(request.sampling, temperature=0.0) if request.rule == "match" else request.sampling
+                drafter.configure(params, draft_stream, self._profile.costs.draft.observe if request.seed is None else None)
+                closing.callback(drafter.release)
+            reply = Reply(
+                request=request, prompt=list(prompt.ids), chain=chain, policy=self._policy(mode, length, request.seed is not None),
+                lookup=self._lookup if mode in ("auto", "ngram") else None, draft_model=drafter, max_block=self._max_block,
+                rng=verify_stream, stream=stream, trace=trace,
+            )
+            yield from map(Notice, notices)
+            yield from self._decoder.run(reply)
         self._prompts.remember(request, prompt, reply.tokens, reply.text)
         assert reply.reason is not None
         report = reply.metrics.report(request.mode, reply.policy.state)
@@ -230,6 +233,8 @@ class Engine:
     def _policy(self, mode: str, length: int, seeded: bool) -> LengthPolicy:
         if mode == "plain" or not self._rollback:
             return FixedLength("target", 0, "plain decoding, as asked" if mode == "plain" else "plain decoding: no rollback")
+        if mode in ("draft", "fixed") and self._draft_model is None:
+            return FixedLength("target", 0, "plain decoding: no draft model is in use")
         if mode == "fixed":
             return FixedLength("model", length, f"always {length} candidates from the draft model")
         costs, acceptance = self._profile.costs, self._profile.acceptance

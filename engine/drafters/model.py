@@ -36,6 +36,7 @@ class ModelDrafter:
         self._tokens: list[TokenId] = []
         self._prompt_length = 0
         self._synced = 0
+        self._asked = False
         self._chain: SamplerChain | None = None
         self._params = SamplingParams()
         self._rng = np.random.default_rng(0)
@@ -54,6 +55,7 @@ class ModelDrafter:
         self._tokens = list(tokens)
         self._prompt_length = len(tokens)
         self._synced = self._cache.match(tokens)
+        self._asked = False
 
     def observe(self, tokens: Sequence[TokenId]) -> None:
         self._tokens.extend(tokens)
@@ -63,10 +65,14 @@ class ModelDrafter:
             for token in tokens:
                 self._chain.accept(token)
 
-    def lag(self) -> int:
-        """Committed tokens the draft has not read; reading them comes before the next proposal."""
+    def lag(self, *, of_this_reply: bool = False) -> int:
+        """Committed tokens the draft has not read; reading them comes before the next proposal.
+
+        `of_this_reply` leaves out of account what earlier replies have left in the cache, so that the answer depends
+        on this one alone.
+        """
         self._synced = self._cache.match(self._tokens, self._synced)
-        return len(self._tokens) - self._synced
+        return len(self._tokens) - (0 if of_this_reply and not self._asked else self._synced)
 
     def room(self) -> int:
         """Positions left in the draft's context, which may be smaller than the target's."""
@@ -83,6 +89,7 @@ class ModelDrafter:
         if min(limit, self.room()) <= 0 or max(unread) >= self._shared.size:
             return Draft()
         self._cache.keep(start)
+        self._asked = True
         chain = self._chain_for_reply()
         ahead = chain.fork() if chain.stateful else chain
         tokens: list[TokenId] = []

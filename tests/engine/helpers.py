@@ -106,7 +106,7 @@ class Script:
     def observe(self, tokens: Sequence[int]) -> None:
         self.tokens += tokens
 
-    def lag(self) -> int:
+    def lag(self, *, of_this_reply: bool = False) -> int:
         return 1
 
     def propose(self, limit: int, go_on: Any = None) -> Draft:
