@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -43,7 +44,8 @@ class Profile:
                 json.dump(data, file, indent=1)
             partial.replace(self.path)
         except OSError:
-            partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                partial.unlink()
 
 
 def profile_path(directory: Path | None, key: dict[str, str]) -> Path | None:

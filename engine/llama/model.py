@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ class Model:
         start()
         self.path = path
         if not path.is_file():
-            raise LoadFailed(f"{path}: no such file")
+            raise LoadFailed(f"{path}: {'a folder, not a model file' if path.is_dir() else 'no such file'}")
         params = lib.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         params.vocab_only = vocab_only
@@ -42,7 +43,7 @@ class Model:
         callback = lib.llama_progress_callback(progress)  # kept alive by this frame while loading
         params.progress_callback = callback
         take_complaints()
-        pointer = lib.llama_model_load_from_file(str(path).encode(), params)
+        pointer = lib.llama_model_load_from_file(os.fsencode(path), params)
         if not pointer:
             if cancelled:
                 raise LoadCancelled(f"loading {path.name} was cancelled")
