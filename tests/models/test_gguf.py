@@ -143,6 +143,8 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "alignment true": (gguf([ARCHITECTURE, key("general.alignment", BOOL, True)]), "power of two"),
     "tokens that are numbers": (gguf([ARCHITECTURE, array("tokenizer.ggml.tokens", I32, [1])]), "array of string"),
     "tokens that are one text": (gguf([ARCHITECTURE, key("tokenizer.ggml.tokens", STRING, "a")]), "array of string"),
+    "the same token twice": (gguf([ARCHITECTURE, array("tokenizer.ggml.tokens", STRING, "aba")]), "same text"),
+    "giant token": (gguf([ARCHITECTURE, array("tokenizer.ggml.tokens", STRING, ["a" * 300_000])]), "300,000 bytes"),
     "fewer scores than tokens": (
         gguf([ARCHITECTURE, array("tokenizer.ggml.tokens", STRING, "abc"), array("tokenizer.ggml.scores", F32, [1])]),
         "1 entries for 3 tokens",
@@ -203,6 +205,18 @@ def test_a_vocabulary_of_a_million_is_passed_over_in_time(tmp_path: Path) -> Non
     path = written(tmp_path, gguf([ARCHITECTURE, array("k", STRING, [], 1_000_000)], []))
     os.truncate(path, 1 << 30)
     assert isinstance(read_gguf(path), GgufInfo)
+
+
+def test_the_largest_vocabulary_is_compared_within_bounds(tmp_path: Path) -> None:
+    tokens = [f"t{n}" for n in range(1 << 18)] + [""] * 100
+    path = written(tmp_path, gguf([ARCHITECTURE, array("tokenizer.ggml.tokens", STRING, tokens)], []))
+    tracemalloc.start()
+    assert read_gguf(path).vocabulary == len(tokens)
+    assert tracemalloc.get_traced_memory()[1] < MAX_MEMORY / 2  # twice as many are allowed
+    tracemalloc.stop()
+    path = written(tmp_path, gguf([ARCHITECTURE, array("tokenizer.ggml.tokens", STRING, [], 1 << 20)], []))
+    os.truncate(path, 1 << 30)
+    assert isinstance(read_within_bounds(path), BadGguf)
 
 
 def test_something_that_is_no_file_is_refused(tmp_path: Path) -> None:
