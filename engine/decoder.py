@@ -127,7 +127,7 @@ class Decoder:
         sampled = time.perf_counter()
         block = [*draft.tokens[: verdict.accepted], verdict.token]
         origins: list[Origin] = [*[draft.origin] * verdict.accepted, "target"]
-        emitted, text = self._emit(reply, block)
+        emitted, read, text = self._emit(reply, block)
         session.commit(emitted, verdict.accepted)                             # 5 go on from the accepted state
         for drafter in (reply.lookup, reply.draft_model):
             if drafter is not None:
@@ -136,7 +136,8 @@ class Decoder:
             metrics.first_token()
         now = time.perf_counter()
         round_ = Round(
-            draft.origin if draft.tokens else "target", draft.tokens, draft.confidence, verdict.accepted, tuple(emitted), context,
+            draft.origin if draft.tokens else "target", draft.tokens, draft.confidence,
+            read if read <= verdict.accepted else len(draft), verdict.accepted, tuple(emitted), context,
             draft.match_length, reply.policy.parked, drafted - started, scored - drafted, sampled - scored, now - started,
             plan.expected_seconds, plan.reason,
         )
@@ -231,11 +232,14 @@ class Decoder:
                 chain.close()
         return targets
 
-    def _emit(self, reply: Reply, block: list[TokenId]) -> tuple[list[TokenId], str]:
-        """The tokens of the block that belong to the reply, and the text they release; sets reply.reason at its end."""
+    def _emit(self, reply: Reply, block: list[TokenId]) -> tuple[list[TokenId], int, str]:
+        """The tokens of the block that belong to the reply, how many were read to its end, and the text they release;
+        sets reply.reason at its end."""
         emitted: list[TokenId] = []
         released = []
+        read = 0
         for token in block:
+            read += 1
             if self._model.is_end(token):
                 reply.reason = "stop"
                 break
@@ -252,7 +256,7 @@ class Decoder:
                 reply.reason = "length"
             elif self._session.room() <= len(emitted):
                 reply.reason = "context"
-        return emitted, text
+        return emitted, read, text
 
     # ---- side looks
 

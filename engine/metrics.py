@@ -56,7 +56,7 @@ class Metrics:
         """The engine's part of `ask --json`: usage, timings, speculation, memory."""
         rounds = self._rounds
         emitted = sum(len(r.emitted) for r in rounds)
-        drafted, accepted = _by_position(rounds, accepted=False), _by_position(rounds, accepted=True)
+        drafted, accepted = _by_position(rounds)
         times = {
             "draft": sum(r.draft_seconds for r in rounds),
             "target": sum(r.target_seconds for r in rounds),
@@ -97,21 +97,17 @@ class Metrics:
         return [_ms(float(p)) for p in np.percentile(self._token_gaps, [50, 95, 99])]
 
 
-def _by_position(rounds: list[Round], *, accepted: bool) -> list[int]:
-    """How many rounds drafted (or kept) a candidate at position 1, 2, ...
-
-    Candidates behind the end of the reply count neither way: nobody refused them.
-    """
-    lengths = [len(r.emitted) if accepted and len(r.emitted) <= r.accepted
-               else r.accepted if accepted
-               else min(len(r.candidates), len(r.emitted)) if len(r.emitted) <= r.accepted
-               else len(r.candidates) for r in rounds]
-    return [sum(length > i for length in lengths) for i in range(max(lengths, default=0))]
+def _by_position(rounds: list[Round]) -> tuple[list[int], list[int]]:
+    """How many rounds drafted, and how many kept, a candidate at position 1, 2, ..."""
+    drafted = [r.judged for r in rounds]
+    kept = [min(r.accepted, r.judged) for r in rounds]
+    places = range(max(drafted, default=0))
+    return [sum(n > i for n in drafted) for i in places], [sum(n > i for n in kept) for i in places]
 
 
 def _drafter(rounds: list[Round], origin: Origin) -> dict[str, Any]:
     own = [r for r in rounds if r.origin == origin and r.candidates]
-    drafted, accepted = sum(_by_position(own, accepted=False)), sum(_by_position(own, accepted=True))
+    drafted, accepted = map(sum, _by_position(own))
     return {
         "rounds": len(own), "drafted": drafted, "accepted": accepted,
         "acceptance_rate": round(accepted / drafted, 4) if drafted else None,

@@ -72,7 +72,10 @@ class Round:
     origin: Origin
     candidates: tuple[TokenId, ...]
     confidence: tuple[float, ...]
+    judged: int
+    """How many of the candidates were kept or refused; what stands behind an accepted end of the reply was neither."""
     accepted: int
+    """Of a reply that ended inside the block, possibly more than `judged`."""
     emitted: tuple[TokenId, ...]
     """Tokens this round added to the reply (fewer than accepted + 1 when the reply ended inside)."""
     context: int
