@@ -5,7 +5,8 @@ Knows nothing about decoding, chats or widgets, and never imports engine or app.
 
 from models.catalogue import Catalogue, ModelFile, Pair, parse_hub_reference
 from models.catalogue_reader import load_catalogue
-from models.download import DownloadProgress, download
+from models.download import download
+from models.download_job import DownloadProgress
 from models.errors import (
     AccessDenied,
     BadCatalogue,

