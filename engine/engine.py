@@ -141,7 +141,8 @@ class Engine:
 
             draft = self._draft_model.context if self._draft_model else None
             costs = calibrate(target, draft, self._max_block, progress)
-            profile = Profile(profile_path(config.profile_dir, key), key, costs, costs.copy())
+            # Copies, as they have the rounding of the file: the next start must decide seeded replies alike.
+            profile = Profile(profile_path(config.profile_dir, key), key, costs.copy(), costs.copy())
             profile.save()
         return profile
 
