@@ -21,16 +21,25 @@ SAVE_EVERY = 10
 """Replies between two saves of the result: a native crash costs at most this many."""
 
 
-def compare_modes(engine: Engine, plan: Plan, made_with: Mapping[str, Any], out: Path | None, interrupt: Interrupt) -> None:
-    """Run the plan behind a progress bar. What was measured is saved and shown however the run ends."""
+def compare_modes(engine: Engine, plan: Plan, made_with: Mapping[str, Any], out: Path | None, interrupt: Interrupt) -> bool:
+    """Run the plan behind a progress bar. What was measured is saved and shown however the run ends.
+
+    False if the result could not be saved; a disk that is full does not stop the measuring.
+    """
     rows: list[Measurement] = []
     skipped: list[Skipped] = []
 
-    def save(*, complete: bool) -> None:
-        if out is not None:
+    def save(*, complete: bool) -> bool:
+        if out is None:
+            return True
+        try:
             write_atomically(out, json.dumps(document(made_with, rows, skipped, complete=complete), indent=1) + "\n")
+        except OSError as error:
+            say(f"the result is not saved: {error.filename}: {error.strerror}")
+            return False
+        return True
 
-    complete = False
+    complete, saved = False, True
     interrupt.hook = engine.cancel
     try:
         with _bar() as bar:
@@ -43,15 +52,16 @@ def compare_modes(engine: Engine, plan: Plan, made_with: Mapping[str, Any], out:
                     continue
                 rows.append(result)
                 bar.update(task, advance=1, description=_describe(result))
-                if len(rows) % SAVE_EVERY == 0:
-                    save(complete=False)
+                if saved and len(rows) % SAVE_EVERY == 0:
+                    saved = save(complete=False)
         complete = not interrupt.seen
     finally:
-        save(complete=complete)
+        saved = save(complete=complete)
         if rows:
             print_table(table(by_category(rows)))
         if not complete:
-            say(f"{len(rows)} of {plan.replies} replies were measured" + (f"; they are in {out}" if out else ""))
+            say(f"{len(rows)} of {plan.replies} replies were measured" + (f"; they are in {out}" if out and saved else ""))
+    return saved
 
 
 def _bar() -> Progress:

@@ -81,5 +81,5 @@ def compare(
             "prompts": str(prompts), "per_category": per_category, "context": engine.context,
             "load_ms": round(engine.load_seconds * 1000, 1), "loading": asdict(loading), "sampling": asdict(sampling),
         }
-        compare_modes(engine, plan, manifest(pair.as_json(), settings), out, interrupt)
-        return interrupt.exit_code if interrupt.seen else 0
+        saved = compare_modes(engine, plan, manifest(pair.as_json(), settings), out, interrupt)
+        return interrupt.exit_code if interrupt.seen else int(not saved)

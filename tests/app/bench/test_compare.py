@@ -101,6 +101,19 @@ def test_an_unwritable_result_is_refused_before_anything_runs(command: list[str]
     assert "cannot write to /nowhere" in capsys.readouterr().err
 
 
+def test_a_full_disk_does_not_stop_the_measuring(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(path: Path, _text: str) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("app.bench.session.write_atomically", full)
+    assert main([*command, "--max-tokens", "4", "--repeat", "2"]) == 1
+    out, err = capsys.readouterr()
+    assert "fixed:2" in out
+    assert set(err.splitlines()) == {f"paceline: the result is not saved: {command[-1]}: No space left on device"}
+
+
 def test_ctrl_c_keeps_what_was_measured(command: list[str], tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "app", *command, "--repeat", "100000"], cwd=ROOT, env=dict(os.environ),
