@@ -77,7 +77,7 @@ class DownloadJob:
         try:
             self._in_place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._alone():
-                if self._inventory.path_of(self.file) is None and not self._adopt():
+                if self._inventory.path_of(self.file) is None and not self._adopt(self.file):
                     self._fetch()
         except OSError as error:
             raise disk_error(error, self._in_place) from None
@@ -102,10 +102,13 @@ class DownloadJob:
         finally:
             lock.release()
 
-    def _adopt(self) -> bool:
+    def _adopt(self, file: ModelFile) -> bool:
         """A file that is there without a record (copied in, or a kill came just before the record): hash it once."""
-        path, expected = self._in_place, self.file.sha256
-        if expected is None or not path.is_file() or self.file.bytes not in (None, path.stat().st_size):
+        path, expected = self._in_place, file.sha256
+        if expected is None or not path.is_file():
+            return False
+        if file.bytes not in (None, path.stat().st_size):
+            self._notice(f"{path.name} is there with another size than expected; fetching it again")
             return False
         self._notice(f"{path.name} is already there; checking it")
         size = path.stat().st_size
@@ -115,7 +118,7 @@ class DownloadJob:
         if sha256 != expected:
             self._notice(f"{path.name} does not have the expected SHA-256; fetching it again")
             return False
-        self._record(self.file, "already there")
+        self._record(file, "already there")
         return True
 
     def _fetch(self) -> None:
@@ -133,6 +136,8 @@ class DownloadJob:
             self._turn_to_mirror(error)
         assert file.bytes is not None
         assert file.sha256 is not None
+        if self.file.sha256 is None and self._adopt(file):
+            return
         check_room(self._inventory.models_dir, bytes_to_come(self._inventory, file))
         path = self._inventory.part_location(file)
         with PartFile(path, bytes_expected=file.bytes, sha256=file.sha256, parts=file.mirror) as part:

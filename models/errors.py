@@ -24,6 +24,10 @@ class NotWritable(ModelsError):
     """The models directory cannot be created or written."""
 
 
+class ModelBusy(ModelsError):
+    """Another process is working on the file right now."""
+
+
 class DiskFull(ModelsError):
     """There is not enough room for what was asked."""
 

@@ -19,8 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from filelock import FileLock, Timeout
+
 from models.catalogue import ModelFile
-from models.errors import DownloadCancelled
+from models.errors import DownloadCancelled, ModelBusy
 
 RECORD_SUFFIX = ".verified.json"
 PART_SUFFIX = ".part"
@@ -116,7 +118,10 @@ class Inventory:
         return record
 
     def remove(self, file: ModelFile) -> int:
-        """Delete the file, its record and any partial download of it; returns the bytes freed."""
+        """Delete the file, its record and any partial download of it; returns the bytes freed.
+
+        Raises ModelBusy while some process is fetching it.
+        """
         return sum(self._remove_one(self.location(piece)) for piece in file.pieces())
 
     def remove_local(self, model: LocalModel) -> int:
@@ -145,6 +150,17 @@ class Inventory:
         return path.relative_to(self.models_dir).as_posix()
 
     def _remove_one(self, path: Path) -> int:
+        if not path.parent.is_dir():
+            return 0
+        try:
+            with FileLock(path.with_name(path.name + LOCK_SUFFIX), timeout=0, mode=0o600):
+                return self._remove_locked(path)
+        except Timeout:
+            raise ModelBusy(
+                f"{path.name} is being fetched by another paceline; stop that one first"
+            ) from None
+
+    def _remove_locked(self, path: Path) -> int:
         parts = list(path.parent.glob(f"{_glob_escape(path.name)}.*{PART_SUFFIX}"))
         freed = 0
         for old in [path, *parts, _record_path(path), path.with_name(path.name + LOCK_SUFFIX)]:

@@ -314,3 +314,29 @@ def test_a_file_copied_into_place_is_checked_once_and_adopted(hub: HubServer, tm
     assert download([file], tmp_path, offline=True) == [inventory.location(file)]
     assert inventory.path_of(file) == inventory.location(file)
     assert hub.requests == []
+
+
+def test_an_unpinned_file_copied_into_place_is_checked_against_the_hub_and_adopted(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    serve(hub)
+    file = parse_hub_reference(f"hf:{REPO}/tiny.gguf")
+    inventory = Inventory(tmp_path)
+    inventory.location(file).parent.mkdir(parents=True)
+    inventory.location(file).write_bytes(BODY)
+    download([file], tmp_path)
+    assert inventory.path_of(file) is not None
+    assert hub.bodies() == []
+
+
+@pytest.mark.parametrize("wrong", [BODY[:-1], BODY[::-1]])
+def test_a_wrong_file_in_the_way_is_replaced(hub: HubServer, tmp_path: Path, wrong: bytes) -> None:
+    serve(hub)
+    file = model_file(BODY)
+    inventory = Inventory(tmp_path)
+    inventory.location(file).parent.mkdir(parents=True)
+    inventory.location(file).write_bytes(wrong)
+    notices: list[str] = []
+    [path] = download([file], tmp_path, notice=notices.append)
+    assert path.read_bytes() == BODY
+    assert any("fetching it again" in line for line in notices)

@@ -6,7 +6,10 @@ import hashlib
 import os
 from pathlib import Path
 
-from models import Inventory, ModelFile
+import pytest
+from filelock import FileLock
+
+from models import Inventory, ModelBusy, ModelFile
 from tests.models.conftest import content, model_file
 
 BODY = content(1000)
@@ -74,3 +77,13 @@ def test_remove_takes_everything_of_one_file_and_leaves_the_rest(tmp_path: Path)
     assert inventory.remove_local(inventory.list()[0]) == len(BODY)
     assert list(tmp_path.iterdir()) == []
     assert inventory.remove(file) == 0
+
+
+def test_a_file_being_fetched_is_not_removed(tmp_path: Path) -> None:
+    file = model_file(BODY)
+    path = placed(tmp_path, file)
+    inventory = Inventory(tmp_path)
+    with FileLock(inventory.lock_location(file)), pytest.raises(ModelBusy):
+        inventory.remove(file)
+    assert path.exists()
+    assert inventory.remove(file) == len(BODY)
