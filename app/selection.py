@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import AppError
-from models import Catalogue, Inventory, ModelFile, Pair, parse_hub_reference
+from app.paths import Paths
+from models import Catalogue, Inventory, ModelFile, Pair, load_catalogue, parse_hub_reference
 from models.errors import UnknownModel
 
 STARTER = "starter"
@@ -42,8 +43,13 @@ class Selector:
     """Choices against one catalogue and one models directory."""
 
     def __init__(self, catalogue: Catalogue, inventory: Inventory) -> None:
-        self._catalogue = catalogue
-        self._inventory = inventory
+        self.catalogue = catalogue
+        self.inventory = inventory
+
+    @classmethod
+    def at(cls, paths: Paths) -> Selector:
+        """The catalogue with the user's own entries, and the models on this disk. Raises ModelsError."""
+        return cls(load_catalogue(paths.config), Inventory(paths.models))
 
     def select(self, target: str | None, draft: str | None) -> Selection:
         """The files for `--target` and `--draft`. Raises AppError or UnknownModel."""
@@ -92,24 +98,24 @@ class Selector:
             raise
 
     def _file_named(self, name: str) -> ModelFile:
-        return parse_hub_reference(name) if name.startswith("hf:") else self._catalogue.find_file(name)
+        return parse_hub_reference(name) if name.startswith("hf:") else self.catalogue.find_file(name)
 
     def _pair_named(self, name: str) -> Pair | None:
-        return next((pair for pair in self._catalogue.pairs if pair.name == name), None)
+        return next((pair for pair in self.catalogue.pairs if pair.name == name), None)
 
     def _pair_of(self, target: Choice) -> Pair | None:
         """The pair that a single file is the target of, if it is one of ours."""
-        for pair in self._catalogue.pairs:
+        for pair in self.catalogue.pairs:
             if pair.draft is None or pair.unusable:
                 continue
-            if target.file == pair.target or (target.path and _same(target.path, self._inventory.location(pair.target))):
+            if target.file == pair.target or (target.path and _same(target.path, self.inventory.location(pair.target))):
                 return pair
         return None
 
     def _default_pair(self) -> Pair:
-        starter = self._catalogue.pair(STARTER)
-        usable = (pair for pair in self._catalogue.pairs if not pair.target.unusable)
-        here = (pair for pair in (starter, *usable) if self._inventory.path_of(pair.target))
+        starter = self.catalogue.pair(STARTER)
+        usable = (pair for pair in self.catalogue.pairs if not pair.target.unusable)
+        here = (pair for pair in (starter, *usable) if self.inventory.path_of(pair.target))
         return next(here, starter)
 
 

@@ -20,7 +20,7 @@ from app.paths import Paths, writable
 from app.selection import NO_DRAFT, Choice, Selection, Selector
 from app.terminal import FractionBar, ask_yes, person_present, say
 from engine import Engine, LoadCancelled, LoadConfig, LoadProgress
-from models import ChecksumMismatch, Inventory, ModelFile, Offline, load_catalogue
+from models import ChecksumMismatch, Inventory, ModelFile, Offline
 from models.inventory import current_record
 
 LOADING = {"target": "loading the model", "draft": "loading the draft model", "measure": "measuring this machine"}
@@ -55,8 +55,8 @@ def local_pair(choices: LoadChoices, paths: Paths, modes: Sequence[str]) -> Loca
     """
     wants_draft = any(mode not in ("plain", "ngram") for mode in modes)
     needs_draft = [mode for mode in modes if mode == "draft" or mode.startswith("fixed:")]
-    inventory = Inventory(paths.models)
-    selector = Selector(load_catalogue(paths.config if paths.config.is_dir() else None), inventory)
+    selector = Selector.at(paths)
+    inventory = selector.inventory
     selection = selector.select(choices.target, choices.draft if wants_draft else NO_DRAFT)
     if selection.remark:
         say(selection.remark)

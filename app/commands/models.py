@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from models import Catalogue, Inventory
+    from app.selection import Selector
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -29,12 +29,10 @@ def pull(name: str, offline: bool, as_json: bool) -> None:
     Goes on where an earlier download stopped; nothing counts as here before its SHA-256 is right.
     """
     from app.downloads import fetch
-    from app.selection import Selector
     from app.terminal import say, write_out
 
-    catalogue, inventory = _open()
-    files = Selector(catalogue, inventory).files_named(name)
-    paths = fetch(files, inventory.models_dir, offline=offline)
+    selector = _selector()
+    paths = fetch(selector.files_named(name), selector.inventory.models_dir, offline=offline)
     if as_json:
         write_out(json.dumps({"files": [str(path) for path in paths]}) + "\n")
     else:
@@ -50,7 +48,7 @@ def list_(as_json: bool) -> None:
 
     from app.terminal import print_table, say, write_out
 
-    _, inventory = _open()
+    inventory = _selector().inventory
     found = inventory.list()
     if as_json:
         write_out(json.dumps([{**asdict(model), "path": str(model.path)} for model in found]) + "\n")
@@ -67,13 +65,14 @@ def pairs(as_json: bool) -> None:
     from app.downloads import total_size
     from app.terminal import print_table, write_out
 
-    catalogue, inventory = _open()
+    selector = _selector()
     if as_json:
-        write_out(json.dumps([pair.model_dump(mode="json", exclude_none=True) for pair in catalogue.pairs]) + "\n")
+        catalogue = [pair.model_dump(mode="json", exclude_none=True) for pair in selector.catalogue.pairs]
+        write_out(json.dumps(catalogue) + "\n")
         return
     rows = []
-    for pair in catalogue.pairs:
-        here = all(inventory.path_of(file) for file in pair.files)
+    for pair in selector.catalogue.pairs:
+        here = all(selector.inventory.path_of(file) for file in pair.files)
         note = "here" if here else f"cannot be used: {pair.unusable}" if pair.unusable else ""
         rows.append((pair.name, pair.target.name, pair.draft.name if pair.draft else "-", total_size(pair.files), note))
     print_table(_table(("pair", "target", "draft", "size", ""), rows))
@@ -87,26 +86,25 @@ def remove(name: str, as_json: bool) -> None:
     from rich.filesize import decimal
 
     from app.errors import AppError
-    from app.selection import Selector
     from app.terminal import write_out
 
-    catalogue, inventory = _open()
+    selector = _selector()
+    inventory = selector.inventory
     listed = [model for model in inventory.list() if model.name == name]
     if listed:
         freed = sum(inventory.remove_local(model) for model in listed)
     else:
-        freed = sum(inventory.remove(file) for file in Selector(catalogue, inventory).files_named(name))
+        freed = sum(inventory.remove(file) for file in selector.files_named(name))
     if not freed:
         raise AppError(f"nothing of {name} is on this disk")
     write_out(json.dumps({"freed_bytes": freed}) + "\n" if as_json else f"{name} is gone; {decimal(freed)} freed\n")
 
 
-def _open() -> tuple[Catalogue, Inventory]:
+def _selector() -> Selector:
     from app.paths import Paths
-    from models import Inventory, load_catalogue
+    from app.selection import Selector
 
-    paths = Paths.find()
-    return load_catalogue(paths.config if paths.config.is_dir() else None), Inventory(paths.models)
+    return Selector.at(Paths.find())
 
 
 def _table(headings: tuple[str, ...], rows: list[Any]) -> Any:
