@@ -28,15 +28,15 @@ def document(
     }
 
 
-def table(summary: Mapping[str, Mapping[str, Any]]) -> Table:
-    """`by_category` for people."""
+def table(summary: Mapping[str, Mapping[str, Any]], *, greedy: bool) -> Table:
+    """`by_category` for people. Only greedy replies are meant to be the same in every mode."""
     from rich import box
     from rich.table import Table
 
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     shown.add_column("category")
     shown.add_column("mode")
-    for heading in ("tokens/s", "x plain", "spread", "kept", "a round", "first token", "outside", "same text"):
+    for heading in ("tokens/s", "x plain", "spread", "kept", "a round", "first token", "outside", *(["same text"] if greedy else [])):
         shown.add_column(heading, justify="right")
     for category, modes in summary.items():
         for index, (mode, facts) in enumerate(modes.items()):
@@ -46,7 +46,8 @@ def table(summary: Mapping[str, Mapping[str, Any]]) -> Table:
                 "" if index else category, mode, _text(facts["tokens_per_second"], ".1f"),
                 _text(ratio["median"], ".2f"), "" if mode == PLAIN else spread, _text(facts["acceptance_rate"], ".0%"),
                 _text(facts["tokens_per_round"], ".2f"), _text(facts["ttft_ms"], ".0f", " ms"),
-                _text(facts["outside_llama_share"], ".1%"), _text(facts["same_text_as_plain"], ".0%"),
+                _text(facts["outside_llama_share"], ".1%"),
+                *([_text(facts["same_text_as_plain"], ".0%")] if greedy else []),
                 end_section=index == len(modes) - 1,
             )
     return shown

@@ -58,7 +58,7 @@ def compare_modes(engine: Engine, plan: Plan, made_with: Mapping[str, Any], out:
     finally:
         saved = save(complete=complete)
         if rows:
-            print_table(table(by_category(rows)))
+            print_table(table(by_category(rows), greedy=plan.request.sampling.greedy))
         if not complete:
             say(f"{len(rows)} of {plan.replies} replies were measured" + (f"; they are in {out}" if out and saved else ""))
     return saved

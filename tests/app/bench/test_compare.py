@@ -68,6 +68,18 @@ def test_the_result_has_every_reply_and_what_they_say(
     assert err == ""
 
 
+def test_sampled_replies_and_the_weaker_rule_can_be_compared(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The test-only rule drafts greedily and keeps what a draw of the target's own matches."""
+    kept = {}
+    for rule in ("block", "match"):
+        assert main([*command, "--temperature", "1", "--seed", "3", "--max-tokens", "64", "--repeat", "2", "--rule", rule]) == 0
+        kept[rule] = result(tmp_path)["by_category"]["all"]["fixed:2"]["tokens_per_round"]
+        assert "same text" not in capsys.readouterr().out
+    assert kept["block"] > kept["match"]
+
+
 def test_every_reply_reads_its_whole_prompt(command: list[str], tmp_path: Path) -> None:
     """Or the mode that runs second would look faster to its first token."""
     assert main([*command, "--max-tokens", "4", "--repeat", "2", "--per-category", "1"]) == 0
