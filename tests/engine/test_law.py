@@ -100,6 +100,8 @@ def everyone() -> AdaptiveLength:
 
 
 LETTERS = replace(FREE, grammar="root ::= [a-f ]*", temperature=1.8)
+FEW = replace(FREE, logit_bias=tuple((ord(c), 12.0) for c in "abcdef "))
+"""Seven tokens have nearly all of the mass, so that a penalty for a token just drafted is often felt."""
 CASES: dict[str, tuple[str, Callable[[], LengthPolicy], dict[str, Any]]] = {
     "a good draft": ("good", lambda: fixed(3), {"sampling": FREE}),
     "a poor draft": ("poor", lambda: fixed(3), {"sampling": FREE}),
@@ -108,7 +110,7 @@ CASES: dict[str, tuple[str, Callable[[], LengthPolicy], dict[str, Any]]] = {
     ),
     "penalties": (
         "good", lambda: fixed(3),
-        {"sampling": replace(FREE, temperature=0.8, repeat_penalty=1.5, presence_penalty=1.0, dry_multiplier=1.0)},
+        {"sampling": replace(FEW, temperature=1.5, repeat_penalty=1.2, presence_penalty=1.5, frequency_penalty=1.0)},
     ),
     "a grammar": ("fair", lambda: fixed(3), {"sampling": LETTERS}),
     "copied drafts": ("good", lambda: fixed(3, "ngram"), {"sampling": LETTERS}),

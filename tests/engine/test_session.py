@@ -151,6 +151,20 @@ def test_a_long_prompt_is_read_in_batches_and_its_last_is_left_for_the_first_rou
     assert session.begin(TOKENS[:200]) == 0
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_going_back_beyond_the_window_is_a_fresh_cache(
+    kind: str, open_cache: Open, fresh: Callable[[str], Reference]
+) -> None:
+    """An earlier message was edited. llama.cpp keeps 256 cells of a window of 24 unless told to keep all, and says
+    yes to going back beyond them."""
+    cache, reference = open_cache(kind, batch=32), fresh(kind)
+    cache.extend(TOKENS[:450], 1)
+    for length in (430, 60, 20):
+        cache.keep(length)
+        cache.extend([65, 66, 67], 3)
+        rows_agree(cache, reference, 3)
+
+
 @pytest.mark.parametrize("kind", ["sliding", "hybrid"])
 @pytest.mark.parametrize("length", [1, 3, 7])
 def test_refused_candidates_leave_no_trace_beyond_the_window(kind: str, length: int, request: pytest.FixtureRequest) -> None:
