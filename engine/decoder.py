@@ -83,7 +83,7 @@ class Decoder:
     def run(self, reply: Reply) -> Iterator[GenerationEvent]:
         """Decode until the reply ends; sets reply.reason. Raises EngineError; the session stays usable."""
         session = self._session
-        cached = session.begin(reply.prompt)
+        cached = session.begin(reply.prompt, reproducible=reply.request.reproducible)
         reply.metrics = Metrics(len(reply.prompt), cached)
         yield PrefillProgress(cached, len(reply.prompt), cached)
         try:

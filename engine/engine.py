@@ -204,7 +204,10 @@ class Engine:
             closing.callback(trace.close)
             if drafter is not None:
                 params = replace(request.sampling, temperature=0.0) if request.rule == "match" else request.sampling
-                drafter.configure(params, draft_stream, self._profile.costs.draft.observe if request.seed is None else None)
+                drafter.configure(
+                    params, draft_stream, self._profile.costs.draft.observe if request.seed is None else None,
+                    reproducible=request.reproducible,
+                )
                 closing.callback(drafter.release)
             reply = Reply(
                 request=request, prompt=list(prompt.ids), chain=chain, policy=self._policy(mode, length, request.seed is not None),

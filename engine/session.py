@@ -22,10 +22,15 @@ class Session:
         self._cache = cache
         self.tokens: list[int] = []
 
-    def begin(self, prompt: Sequence[int]) -> int:
-        """Start from `prompt` (not empty), keeping what the cache shares with it; the number of tokens reused."""
+    def begin(self, prompt: Sequence[int], *, reproducible: bool = False) -> int:
+        """Start from `prompt` (not empty), keeping what the cache shares with it; the number of tokens reused.
+
+        `reproducible`: only as far as the logits are bit for bit those of a first reading.
+        """
         self.tokens = list(prompt)
         reused = min(self._cache.match(prompt), len(prompt) - 1)  # the last token must be scored again for its logits
+        if reproducible:
+            reused = self._cache.reproducible(reused)
         self._cache.keep(reused)
         return reused
 

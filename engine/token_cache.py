@@ -21,6 +21,7 @@ class TokenCache:
         self.sequence = sequence
         self.held: list[int] = []
         self.wanted = 0
+        self._in_whole_batches = 0
 
     def keep(self, length: int) -> None:
         """Only the first `length` tokens are valid from now on."""
@@ -34,6 +35,14 @@ class TokenCache:
             n += 1
         self.keep(n)
         return n
+
+    def reproducible(self, length: int) -> int:
+        """Of the first `length` tokens, how many were read as a first reading would: in whole batches from the start.
+
+        The last bits of what a token leaves in the cache depend on how many were read together with it.
+        """
+        size = self.context.batch_size
+        return min(length, self.wanted, self._in_whole_batches) // size * size
 
     def extend(self, tokens: Sequence[int], outputs: int) -> None:
         """Read `tokens` after the wanted ones, in batches; the last `outputs` rows give logits.
@@ -53,9 +62,12 @@ class TokenCache:
             except (DecodeAborted, DecodeFailed):
                 self.held = (self.held + chunk)[: self.context.length(self.sequence)]
                 self.wanted = len(self.held)
+                self._in_whole_batches = self.reproducible(self.wanted)
                 raise
             self.held.extend(chunk)
             self.wanted = len(self.held)
+            if n == size and self._in_whole_batches == before:
+                self._in_whole_batches += n
 
     def _rewind(self) -> list[int]:
         """Take back what is no longer wanted; the tokens that must be read again (none where rollback works)."""
@@ -63,6 +75,7 @@ class TokenCache:
             return []
         kept = self.held[: self.wanted]
         if kept and self.context.truncate(len(kept), self.sequence):
+            self._in_whole_batches = self.reproducible(len(kept))
             self.held = kept
             return []
         self.clear()
@@ -71,7 +84,7 @@ class TokenCache:
     def clear(self) -> None:
         """Forget everything."""
         self.context.clear(self.sequence)
-        self.held, self.wanted = [], 0
+        self.held, self.wanted, self._in_whole_batches = [], 0, 0
 
 
 def can_roll_back(context: Context, *, one_by_one: bool = False) -> bool:

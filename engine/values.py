@@ -44,6 +44,12 @@ class GenerationRequest:
     rule: Literal["block", "match"] = "block"
     """`match` (sample from the target and compare, with a greedy draft) exists only to be compared with."""
 
+    @property
+    def reproducible(self) -> bool:
+        """Whether a draw may hang on the last bits of a probability and still has to come out as the last time, which
+        costs reading some of the prompt again."""
+        return self.seed is not None and not self.sampling.greedy
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:

@@ -41,11 +41,17 @@ class ModelDrafter:
         self._params = SamplingParams()
         self._rng = np.random.default_rng(0)
         self._on_cost: CostSink = _ignore_cost
+        self._reproducible = False
 
-    def configure(self, params: SamplingParams, rng: np.random.Generator, on_cost: CostSink | None = None) -> None:
-        """The next reply's sampling settings, the random stream of its proposals, and who hears what decodes cost."""
+    def configure(
+        self, params: SamplingParams, rng: np.random.Generator, on_cost: CostSink | None = None, *,
+        reproducible: bool = False,
+    ) -> None:
+        """The next reply's sampling settings, the random stream of its proposals, who hears what decodes cost, and
+        whether proposals must be bit for bit those of an empty cache (see Session.begin)."""
         self.release()
         self._params, self._rng, self._on_cost = params, rng, on_cost or _ignore_cost
+        self._reproducible = reproducible
 
     @property
     def context(self) -> Context:
@@ -55,6 +61,9 @@ class ModelDrafter:
         self._tokens = list(tokens)
         self._prompt_length = len(tokens)
         self._synced = self._cache.match(tokens)
+        if self._reproducible:
+            self._synced = self._cache.reproducible(self._synced)
+            self._cache.keep(self._synced)
         self._asked = False
 
     def observe(self, tokens: Sequence[TokenId]) -> None:

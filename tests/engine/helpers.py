@@ -158,7 +158,7 @@ class Loop:
         verify, draft = np.random.default_rng(asked.seed).spawn(2)
         if self.draft is not None:
             params = GREEDY if asked.rule == "match" else asked.sampling
-            self.draft.configure(params, draft)
+            self.draft.configure(params, draft, reproducible=asked.reproducible)
         return Reply(
             request=asked, prompt=self.encode(prompt) if isinstance(prompt, str) else list(prompt),
             chain=SamplerChain(self.model, asked.sampling, self.context.n_ctx),

@@ -136,6 +136,29 @@ def test_the_longest_shared_prefix_is_kept(kind: str, open_cache: Open, fresh: C
     rows_agree(session._cache, fresh(kind), 1)
 
 
+def test_a_reproducible_reply_reuses_only_what_a_first_one_would_read_in_the_same_batches(open_cache: Open) -> None:
+    """The last bits of a logit depend on how many rows were read together, and a draw can depend on the last bits."""
+    session, logits = Session(open_cache("target", batch=32)), []
+    for before in ([], TOKENS[:100], TOKENS[:70], [*TOKENS[:50], 65, 66], TOKENS[40:140]):
+        if before:
+            session.begin(before)
+            list(session.prefill())
+            session.score([67, 68])
+            session.commit([67, 65], 1)
+        reused = session.begin(TOKENS[:100], reproducible=True)
+        assert reused in (0, 32, 64, 96)
+        list(session.prefill())
+        session.score([])
+        logits.append(session.logits(0).tobytes())
+    assert len(set(logits)) == 1
+    assert session.begin(TOKENS[:100], reproducible=True) == 96
+    assert session.begin(TOKENS[:100]) == 96
+    session.score([])
+    assert session.begin([*TOKENS[:100], 65], reproducible=True) == 96
+    session.score([])
+    assert session.begin([*TOKENS[:100], 65]) == 100
+
+
 @pytest.mark.parametrize("batch", [16, 512])
 def test_a_long_prompt_is_read_in_batches_and_its_last_is_left_for_the_first_round(
     batch: int, open_cache: Open, fresh: Callable[[str], Reference]
