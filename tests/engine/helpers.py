@@ -208,6 +208,26 @@ def costs(row: float = 0.001, first: float = 0.03, step: float = 0.001) -> CostM
     return model
 
 
+class PullAt(CancelFlag):
+    """A cancel flag that goes up by itself at the n-th time llama.cpp asks, in the middle of a decode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.polls, self.at = 0, -1
+
+        def poll(_: Any) -> bool:
+            self.polls += 1
+            if self.polls == self.at:
+                self.set()
+            return self.is_set()
+
+        self.callback = lib.ggml_abort_callback(poll)
+
+    def pull_at(self, n: int) -> None:
+        self.clear()
+        self.polls, self.at = 0, n
+
+
 # ---- plain decoding, a second time
 
 

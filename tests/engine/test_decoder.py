@@ -15,7 +15,7 @@ from engine.acceptance import AcceptanceModel
 from engine.errors import DecodeFailed
 from engine.length import AdaptiveLength, LengthPolicy
 from tests import tiny_models as tiny
-from tests.engine.helpers import PROMPT, Loop, Reference, Script, check_greedy, costs, fixed, knows
+from tests.engine.helpers import PROMPT, Loop, PullAt, Reference, Script, check_greedy, costs, fixed, knows
 
 LETTERS = 'root ::= [abc]*'
 """Text over three letters: full of repetitions, so that the lookup drafts all the time and is often right."""
@@ -41,7 +41,7 @@ def everyone() -> AdaptiveLength:
 
 
 POLICIES: dict[str, Callable[[], LengthPolicy]] = {
-    **{f"fixed:{n}": lambda n=n: fixed(n) for n in range(1, 9)},
+    **{f"fixed:{n}": lambda n=n: fixed(n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 48)},
     "lookup": lambda: fixed(7, "ngram"),
     "auto": everyone,
 }
@@ -69,13 +69,13 @@ def test_greedy_text_is_plain_decoding_s(draft: str, policy: str, loops: dict[st
     loop = loops[draft]
     done = loop.run(policy=POLICIES[policy](), max_tokens=60)
     assert check_greedy(reference, loop.encode(PROMPT), done, max_tokens=60) <= 2
-    if policy.startswith("fixed"):
+    if policy.startswith("fixed") and policy != "fixed:48":
         assert done.drafted > 20
         rate = done.accepted / done.drafted
         assert {"good": rate > 0.25, "fair": rate > 0.05, "poor": rate < 0.3, "unrelated": rate < 0.1}[draft]
 
 
-@pytest.mark.parametrize("policy", ["fixed:2", "fixed:8", "lookup", "auto"])
+@pytest.mark.parametrize("policy", ["fixed:2", "fixed:8", "fixed:48", "lookup", "auto"])
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_greedy_text_is_plain_decoding_s_with(
     settings: str, policy: str, loops: dict[str, Loop], reference: Reference
@@ -87,6 +87,8 @@ def test_greedy_text_is_plain_decoding_s_with(
     if settings == "a grammar":
         assert set(done.text) <= set("abc")
         assert done.accepted > 10
+    if settings == "a JSON schema" and done.reason == "stop":
+        assert set(json.loads(done.text)) == {"name", "age"}
 
 
 # ---- how a reply ends. CLEAR's greedy replies keep 0.1 between the two highest logits, so they are the same on
@@ -255,6 +257,41 @@ def test_closing_early_at_every_event_leaves_the_next_reply_right(
             running.close()
             loop.end(reply)
             assert loop.run(CLEAR, policy=fixed(3), max_tokens=30).tokens == plain[:30]
+
+
+@pytest.mark.parametrize("kind", ["target", "sliding", "hybrid"])
+def test_a_cancel_at_any_moment_leaves_the_next_reply_right(kind: str, request: pytest.FixtureRequest) -> None:
+    """The flag goes up inside a decode, at 25 places from the first batch of the prompt to the last token: while
+    reading, drafting and checking."""
+    path, flag = request.getfixturevalue(kind), PullAt()
+    draft = None if kind == "hybrid" else tiny.noisy_copy(path, 0.05)
+    how: dict[str, Any] = {"policy": fixed(3), "max_tokens": 30}
+    with Loop(path, draft, batch=64, cancel=flag) as loop, Reference(path) as reference:
+        if draft is None:
+            how["drafter"] = Script(lambda tokens, limit: tokens[20 : 20 + limit])
+        expected = loop.run(CLEAR * 8, **how).tokens
+        drop_caches(loop)
+        flag.pull_at(0)
+        loop.run(CLEAR * 8, **how)
+        phases = set()
+        for at in range(1, flag.polls, flag.polls // 25):
+            drop_caches(loop)
+            flag.pull_at(at)
+            done = loop.run(CLEAR * 8, **how)
+            assert done.reason == "cancelled"
+            assert done.tokens == expected[: len(done.tokens)]
+            assert loop.session.tokens == [*loop.encode(CLEAR * 8), *done.tokens]
+            phases.add(len(done.tokens))
+            flag.pull_at(0)
+            prompt = [*loop.session.tokens, ord("?")]
+            assert check_greedy(reference, prompt, loop.run(prompt, **how), max_tokens=30) <= 1
+        assert {0, 1} < phases
+
+
+def drop_caches(loop: Loop) -> None:
+    loop.session.forget()
+    if loop.draft is not None:
+        loop.draft.forget()
 
 
 def test_a_drafter_with_nothing_to_say_is_plain_decoding(loop: Loop, plain: list[int]) -> None:

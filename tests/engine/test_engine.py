@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -277,6 +278,41 @@ def test_closing_a_reply_early_leaves_the_next_one_right(pair: Engine, plain: st
             next(events)
         events.close()  # type: ignore[attr-defined]
         assert ask(pair, CLEAR, mode="fixed:3", max_tokens=60).text == plain
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_any_series_of_mishaps_the_next_reply_is_a_fresh_engine_s(seed: int, target: Path, drafts: dict[str, Path]) -> None:
+    """Whole replies, cancelled, abandoned and refused ones, forgotten caches, in random order and modes."""
+    prompts = [CLEAR, "Tell me about 35", CLEAR * 5, CLEAR * 5 + "x", "Tell me about 17, please. " * 6]
+    rng = random.Random(seed)
+    with Engine(config(target, drafts["fair"], batch=64)) as engine, Reference(target) as reference:
+        for _ in range(25):
+            prompt, mode = rng.choice(prompts), rng.choice(MODES)
+            how: dict[str, Any] = {"mode": mode, "max_tokens": rng.randint(1, 40)}
+            if rng.random() < 0.4:
+                how |= {"sampling": SAMPLED, "seed": rng.choice([None, 1])}
+            match rng.choice(["cancel", "close", "refuse", "forget", "stop", "whole"]):
+                case "cancel" | "close" as mishap:
+                    events = engine.generate(question(prompt, **how))
+                    for _ in zip(range(rng.randint(1, 12)), events, strict=False):
+                        pass
+                    engine.cancel()
+                    if mishap == "cancel":
+                        list(events)
+                    else:
+                        events.close()  # type: ignore[attr-defined]
+                case "refuse":
+                    with pytest.raises(BadRequest):
+                        ask(engine, prompt, **how | {"stop": ("",)})
+                case "forget":
+                    engine.forget()
+                case "stop":
+                    ask(engine, prompt, **how, stop=("e", "2p"))
+                case "whole":
+                    ask(engine, prompt, **how)
+            prompt, mode = rng.choice(prompts), rng.choice(MODES)
+            done = ask(engine, prompt, mode=mode, max_tokens=25)
+            assert check_greedy(reference, engine.target.encode(prompt, special=True), done, max_tokens=25) <= 1
 
 
 @pytest.mark.parametrize(

@@ -10,37 +10,17 @@ import numpy as np
 import pytest
 
 from engine.errors import DecodeAborted, DecodeFailed
-from engine.llama.binding import CancelFlag, lib
+from engine.llama.binding import CancelFlag
 from engine.llama.context import Context
 from engine.llama.model import Model
 from engine.session import Session
 from engine.token_cache import TokenCache, can_roll_back
-from tests.engine.helpers import Loop, Reference, Script, check_greedy, fixed
+from tests.engine.helpers import Loop, PullAt, Reference, Script, check_greedy, fixed
 
 KINDS = ["target", "sliding", "recurrent", "hybrid"]
 TOKENS = [int(t) for t in np.random.default_rng(0).integers(32, 127, 600)]
 CLOSE = 0.1
 """More than logits differ for having been read in other batches; a lost or stale token makes a difference of 1 to 10."""
-
-
-class PullAt(CancelFlag):
-    """A cancel flag that goes up by itself at the n-th time llama.cpp asks, in the middle of a decode."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.polls, self.at = 0, -1
-
-        def poll(_: Any) -> bool:
-            self.polls += 1
-            if self.polls == self.at:
-                self.set()
-            return self.is_set()
-
-        self.callback = lib.ggml_abort_callback(poll)
-
-    def pull_at(self, n: int) -> None:
-        self.clear()
-        self.polls, self.at = 0, n
 
 
 Open = Callable[..., TokenCache]
