@@ -73,7 +73,7 @@ class Engine:
 
     def _load(self, config: LoadConfig) -> None:
         gpu = bool(binding.devices())
-        self.target = self._open_model("target", config.target_gpu_layers, gpu)
+        self.target = self._open_model("target", config.target_gpu_layers, gpu, self._closing)
         if not self.target.can_decode:
             raise LoadFailed(f"{config.target.name} cannot write text; choose a chat or text generation model")
         context = config.context
@@ -82,7 +82,7 @@ class Engine:
             self._note(f"context set to {context} tokens, all that {config.target.name} was trained on")
         self.context = context
         self._max_block = min(config.max_block, config.batch, RECURRENT_SNAPSHOTS if self.target.is_recurrent else config.max_block)
-        target = self._open_context(self.target, self._max_block)
+        target = self._open_context(self.target, self._max_block, self._closing)
         self._session = Session(TokenCache(target))
         self._rollback = can_roll_back(target)
         if not self._rollback:
@@ -96,15 +96,15 @@ class Engine:
         if self._prompts.notice:
             self._note(self._prompts.notice)
 
-    def _open_model(self, role: str, gpu_layers: int | None, gpu: bool) -> Model:
+    def _open_model(self, role: str, gpu_layers: int | None, gpu: bool, closing: ExitStack) -> Model:
         path = self.config.target if role == "target" else self.config.draft
         assert path is not None
         layers = gpu_layers if gpu_layers is not None else -1 if gpu else 0
         model = Model(path, gpu_layers=layers, on_progress=lambda f: self._report(LoadProgress(role, f)))  # type: ignore[arg-type]
-        self._closing.callback(model.close)
+        closing.callback(model.close)
         return model
 
-    def _open_context(self, model: Model, max_outputs: int) -> Context:
+    def _open_context(self, model: Model, max_outputs: int, closing: ExitStack) -> Context:
         threads = self.config.threads or _physical_cores()
         n_ctx = min(self.context, model.trained_context or self.context)  # a draft may have learned less than the target
         context = Context(
@@ -112,23 +112,22 @@ class Engine:
             threads=threads, batch_threads=self.config.batch_threads or threads,
             flash_attention=self.config.flash_attention, kv_type=self.config.kv_type, cancel=self._cancel,
         )
-        self._closing.callback(context.close)
+        closing.callback(context.close)
         return context
 
     def _open_draft(self, config: LoadConfig, gpu: bool) -> ModelDrafter | None:
-        """The draft model, or None with a notice when the pair does not work."""
-        try:
-            model = self._open_model("draft", config.draft_gpu_layers, gpu)
-            shared = check_vocabularies(self.target, model)
-            context = self._open_context(model, 1)
-        except LoadCancelled:
-            raise
-        except (IncompatibleDraft, LoadFailed) as error:
-            self._note(f"running without the draft model: {error}")
-            return None
-        if not can_roll_back(context, one_by_one=True):
-            self._note(f"running without the draft model: {model.path.name} cannot take drafted tokens back (recurrent layers)")
-            return None
+        """The draft model, or None with a notice, and its memory given back, when the pair does not work."""
+        with ExitStack() as closing:
+            try:
+                model = self._open_model("draft", config.draft_gpu_layers, gpu, closing)
+                shared = check_vocabularies(self.target, model)
+                context = self._open_context(model, 1, closing)
+                if not can_roll_back(context, one_by_one=True):
+                    raise IncompatibleDraft(f"{model.path.name} cannot take drafted tokens back (recurrent layers)")
+            except (IncompatibleDraft, LoadFailed) as error:
+                self._note(f"running without the draft model: {error}")
+                return None
+            self._closing.push(closing.pop_all())
         return ModelDrafter(TokenCache(context), shared)
 
     def _open_profile(self, config: LoadConfig, target: Context, gpu: bool) -> Profile:
@@ -185,6 +184,8 @@ class Engine:
         if not 0 <= seed < 1 << 63:
             raise BadRequest(f"seed is {seed}; it must be from 0 to {(1 << 63) - 1}")
         prompt = self._build_prompt(request)
+        if not prompt.ids:
+            raise BadRequest("the prompt is empty: there is nothing to go on from")
         notices = []
         if prompt.newly_dropped:
             notices.append(

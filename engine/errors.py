@@ -37,11 +37,15 @@ class ContextFull(EngineError):
 
 
 class IncompatibleDraft(EngineError):
-    """The draft model's vocabulary does not match the target's."""
+    """The draft model cannot draft for this target: other token texts, or no way to take tokens back."""
 
 
 class BadRequest(EngineError):
     """A setting is out of range, or a grammar or JSON schema does not parse."""
+
+
+class NothingAllowed(BadRequest):
+    """Grammar and logit bias together forbid every token at this place of the reply."""
 
 
 class TemplateFailed(EngineError):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from engine.errors import BadRequest
 from engine.sampling import Distribution, SamplingParams
 
 TokenId = int
@@ -174,3 +175,17 @@ class LoadConfig:
     """Where measured costs live; None keeps them in memory."""
     log_file: Path | None = None
     """Where llama.cpp's log lines go; None drops them."""
+
+    def __post_init__(self) -> None:
+        """Raise BadRequest naming the first setting that is out of range."""
+        checks = (
+            ("context", self.context >= 256, "256 or more"),  # llama.cpp rounds up to a multiple of 256
+            ("batch", self.batch >= 64, "64 or more"),  # calibration reads that many at once
+            ("max_block", self.max_block >= 1, "1 or more"),
+            ("threads", self.threads is None or self.threads >= 1, "1 or more"),
+            ("batch_threads", self.batch_threads is None or self.batch_threads >= 1, "1 or more"),
+            ("kv_type", self.kv_type in ("f16", "q8_0", "q4_0"), "f16, q8_0 or q4_0"),
+        )
+        for name, ok, meaning in checks:
+            if not ok:
+                raise BadRequest(f"{name} is {getattr(self, name)!r}; it must be {meaning}")

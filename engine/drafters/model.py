@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.errors import NothingAllowed
 from engine.llama.context import Context
-from engine.llama.sampler import NothingAllowed, SamplerChain
+from engine.llama.sampler import SamplerChain
 from engine.sampling import Distribution, SamplingParams
 from engine.token_cache import TokenCache
 from engine.values import Draft, TokenId

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import BadRequest, DecodeFailed
+from engine.errors import BadRequest, DecodeFailed, NothingAllowed
 from engine.llama.binding import captured_stderr, count_native, json_schema_to_gbnf, lib, take_complaints
 from engine.llama.model import Model
 from engine.sampling import Distribution, SamplingParams
@@ -29,10 +29,6 @@ SHORTLIST_AIM = 1024
 DRY_BREAKERS = (b"\n", b":", b'"', b"*")
 """llama.cpp's default sequence breakers."""
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-
-
-class NothingAllowed(BadRequest):
-    """Grammar and logit bias together forbid every token here."""
 
 
 class SamplerChain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -30,7 +31,9 @@ from engine import (
     RoundDone,
     SamplingParams,
     TextDelta,
+    errors,
 )
+from engine.llama.model import Model
 from tests import tiny_models as tiny
 from tests.engine.helpers import NEAR_TIE, Done, Reference, ask, check_greedy, question
 
@@ -344,6 +347,22 @@ def test_a_request_that_makes_no_sense_is_refused_in_one_line_and_holds_nothing_
     assert ask(pair, CLEAR, max_tokens=60).text == plain
 
 
+def test_an_empty_prompt_is_refused_and_shows_nothing_of_the_reply_before(pair: Engine, plain: str) -> None:
+    ask(pair, "My secret is 42.")
+    for nothing in ("", []):
+        with pytest.raises(BadRequest, match=r"prompt is empty|neither messages nor a prompt"):
+            ask(pair, nothing)
+    assert ask(pair, CLEAR, max_tokens=60).text == plain
+
+
+def test_every_error_can_be_named_to_another_process() -> None:
+    """The engine's process sends an error as the name of a class in engine.errors."""
+    kinds = [errors.EngineError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        assert getattr(errors, kind.__name__) is kind
+
+
 def open_files(folder: Path) -> list[str]:
     """Files of `folder` that this process holds open; none where the system does not tell."""
     links = Path("/proc/self/fd")
@@ -459,6 +478,15 @@ def test_a_model_in_a_folder_with_an_odd_name_loads(target: Path, tmp_path: Path
         pytest.skip("this file system takes UTF-8 names only")
     with Engine(config(path, profile_dir=tmp_path / "profiles")) as engine:
         assert ask(engine, CLEAR).reason == "length"
+
+
+def test_a_draft_that_learned_a_shorter_context_drafts_as_far_as_that(target: Path, plain: str, tmp_path: Path) -> None:
+    short = tiny.noisy_copy(tiny.tiny_target(tmp_path, "short", context=256), 0.05)
+    with Engine(config(target, short)) as engine, Reference(target) as reference:
+        assert ask(engine, CLEAR, mode="fixed:4", max_tokens=60).text == plain
+        done = ask(engine, CLEAR * 12, mode="fixed:4", max_tokens=200)
+        assert check_greedy(reference, engine.target.encode(CLEAR * 12, special=True), done, max_tokens=200) <= 2
+        assert max(r.context for r in done.rounds if r.candidates) < 256 < done.rounds[-1].context
 
 
 # ---- caches that cannot go back
@@ -589,6 +617,28 @@ def test_what_the_engine_says_about_itself(pair: Engine, target: Path) -> None:
     assert about["context"] == pair.context == 512
     assert json.loads(json.dumps(about)) == about
     assert pair.count_tokens("naïve <|im_end|>") == len("naïve <|im_end|>".encode())
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [({"context": 255}, "context is 255; it must be 256 or more"), ({"context": -1}, "context"),
+     ({"batch": 63}, "batch is 63; it must be 64 or more"), ({"max_block": 0}, "max_block"), ({"threads": 0}, "threads"),
+     ({"batch_threads": -2}, "batch_threads"), ({"kv_type": "q5_1"}, "kv_type is 'q5_1'; it must be f16, q8_0 or q4_0")],
+)
+def test_settings_that_make_no_sense_are_refused_before_anything_is_read(
+    setting: dict[str, Any], complaint: str, target: Path
+) -> None:
+    with pytest.raises(BadRequest, match=complaint):
+        config(target, **setting)
+
+
+def test_a_draft_that_is_left_out_leaves_memory_too(target: Path, mismatched: Path, recurrent: Path) -> None:
+    for unused in (mismatched, recurrent):
+        with Engine(config(target, unused)):
+            gc.collect()
+            loaded = [m.path for m in gc.get_objects() if isinstance(m, Model) and m._pointer is not None]
+            assert unused not in loaded
+            assert target in loaded
 
 
 def test_closing_twice_is_harmless(target: Path) -> None:
