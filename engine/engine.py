@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -24,7 +25,7 @@ from engine.decoder import Decoder, Reply
 from engine.drafters.model import ModelDrafter
 from engine.drafters.ngram import NgramDrafter
 from engine.energy import EnergyMeter
-from engine.errors import BadRequest, ContextFull, IncompatibleDraft, LoadCancelled, LoadFailed
+from engine.errors import BadRequest, ContextFull, EngineDied, IncompatibleDraft, LoadCancelled, LoadFailed
 from engine.length import AdaptiveLength, FixedLength, LengthPolicy, parse_mode
 from engine.llama import binding
 from engine.llama.context import RECURRENT_SNAPSHOTS, Context
@@ -61,6 +62,8 @@ class Engine:
         self.notices: tuple[str, ...] = ()
         self._cancel = cancel or binding.CancelFlag()
         self._closing = ExitStack()
+        self._closed = False
+        self._running: weakref.ref[Generator[GenerationEvent, None, None]] | None = None
         self._report = on_progress or (lambda _: True)
         try:
             self._load(config)
@@ -169,7 +172,7 @@ class Engine:
         """Decode one reply, yielding events as it grows; the last is Finished.
 
         Errors in the request are raised at the first step: BadRequest, ContextFull, TemplateFailed. Closing the
-        generator early ends the reply and keeps the caches right.
+        generator early ends the reply and keeps the caches right, as does asking for the next reply.
         """
         self._cancel.clear()
         return self.run(request)
@@ -177,6 +180,13 @@ class Engine:
     def run(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
         """`generate` without lowering the cancel flag first: in a child process the parent does that, before it
         sends the request, so that a cancel right after is not lost."""
+        self._check_open()
+        self._end_reply()
+        reply = self._reply(request)
+        self._running = weakref.ref(reply)
+        return reply
+
+    def _reply(self, request: GenerationRequest) -> Generator[GenerationEvent, None, None]:
         mode, length = parse_mode(request.mode)
         if request.max_tokens < 1:
             raise BadRequest(f"max_tokens is {request.max_tokens}; it must be 1 or more")
@@ -255,10 +265,12 @@ class Engine:
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a plain text."""
+        self._check_open()
         return len(self.target.encode(text, special=False))
 
     def forget(self) -> None:
         """Drop all cached prefixes, so that the next reply starts cold (fair comparisons)."""
+        self._check_open()
         self._session.forget()
         self._prompts.forget()
         if self._draft_model is not None:
@@ -274,10 +286,22 @@ class Engine:
         }
 
     def close(self) -> None:
-        """Save what was learned and free all memory. Safe to call twice."""
-        if hasattr(self, "_profile"):
+        """End a reply that is open, save what was learned and free all memory. Safe to call twice."""
+        self._end_reply()
+        if not self._closed:
             self._profile.save()
+        self._closed = True
         self._closing.close()
+
+    def _end_reply(self) -> None:
+        """One reply at a time: whoever still holds the last one finds it over."""
+        running = None if self._running is None else self._running()
+        if running is not None:
+            running.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineDied("the engine has been closed; load the model again")
 
     def __enter__(self) -> Engine:
         return self

@@ -21,6 +21,7 @@ from engine import (
     BadRequest,
     ChatMessage,
     Engine,
+    EngineError,
     Finished,
     GenerationRequest,
     LoadCancelled,
@@ -639,6 +640,31 @@ def test_a_draft_that_is_left_out_leaves_memory_too(target: Path, mismatched: Pa
             loaded = [m.path for m in gc.get_objects() if isinstance(m, Model) and m._pointer is not None]
             assert unused not in loaded
             assert target in loaded
+
+
+def test_a_new_reply_ends_one_that_was_left_open(pair: Engine, plain: str) -> None:
+    """As after an error in whoever was reading, whose traceback keeps the reply alive."""
+    left = pair.generate(question("Something else.", mode="fixed:3"))
+    for _ in range(4):
+        next(left)
+    events = pair.generate(question(CLEAR, mode="fixed:3", max_tokens=60))
+    next(events)
+    assert list(left) == []
+    *_, last = events
+    assert isinstance(last, Finished)
+    assert last.text == plain
+
+
+def test_a_closed_engine_says_so_and_ends_its_reply(target: Path) -> None:
+    engine = Engine(config(target))
+    events = engine.generate(question(CLEAR))
+    for _ in range(4):
+        next(events)
+    engine.close()
+    assert list(events) == []
+    for call in (lambda: ask(engine, CLEAR), lambda: engine.count_tokens("text")):
+        with pytest.raises(EngineError, match="the engine has been closed"):
+            call()
 
 
 def test_closing_twice_is_harmless(target: Path) -> None:
