@@ -20,7 +20,7 @@ from app.paths import Paths, writable
 from app.selection import NO_DRAFT, Choice, Selection, Selector
 from app.terminal import FractionBar, ask_yes, person_present, say
 from engine import Engine, LoadCancelled, LoadConfig, LoadProgress
-from models import ChecksumMismatch, Inventory, ModelFile, Offline
+from models import ChecksumMismatch, Inventory, ModelFile, Offline, read_gguf
 from models.inventory import current_record
 
 LOADING = {"target": "loading the model", "draft": "loading the draft model", "measure": "measuring this machine"}
@@ -72,7 +72,11 @@ def local_pair(choices: LoadChoices, paths: Paths, modes: Sequence[str]) -> Loca
             draft = None
     if needs_draft and draft is None:
         raise AppError(f"mode {needs_draft[0]} needs a draft model; name one with --draft, or use another mode")
-    return LocalPair(_on_disk(selection.target, inventory), _on_disk(draft, inventory) if draft else None)
+    pair = LocalPair(_on_disk(selection.target, inventory), _on_disk(draft, inventory) if draft else None)
+    for model in (pair.target, pair.draft):
+        if model is not None and model.sha256 is None:
+            read_gguf(model.path)  # a malformed header is one line here; llama.cpp may end the process over it
+    return pair
 
 
 @contextmanager

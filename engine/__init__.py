@@ -30,7 +30,7 @@ from engine.values import (
 
 if TYPE_CHECKING:
     from engine.engine import Engine
-    from engine.worker import EngineProcess
+    from engine.process import EngineProcess
 
 __all__ = [
     "BadRequest", "ChatMessage", "ContextFull", "DecodeFailed", "Engine", "EngineDied", "EngineError",
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
 
         return Engine
     if name == "EngineProcess":
-        from engine.worker import EngineProcess
+        from engine.process import EngineProcess
 
         return EngineProcess
     raise AttributeError(f"module 'engine' has no attribute {name!r}")

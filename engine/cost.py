@@ -3,8 +3,9 @@
 The cost of n rows is neither flat nor a straight line. On two CPU cores a 1.5B Q4_K_M target takes 36 ms for 1 row,
 196 for 7, 281 for 8, 342 for 12, 327 for 16 and 853 for 64 (measured); on a GPU 16 rows cost nearly what 1 does. So
 every row count keeps its own figure, per bucket of context length, and unmeasured ones are read off their
-neighbours. Figures move slowly (one reading on a busy machine decides nothing), and a part of every reading moves
-all of them, so that a machine that slows down as a whole does not make the figures of rare row counts look good.
+neighbours. Figures move slowly: one reading on a busy machine decides nothing. The 1-row figure is the machine's
+pulse: most of what it moves by moves all figures of its bucket, so that a machine that slows down as a whole does
+not make the figures of rarer row counts look good.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import numpy as np
 
 CONTEXT_EDGES = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 """Bucket b holds context lengths below CONTEXT_EDGES[b]; the last bucket is open."""
-OWN_RATE, COMMON_RATE = 0.2, 0.05
-"""How far one reading moves its own figure, and all figures (in log space)."""
+OWN_RATE, PULSE_OWN, PULSE_COMMON = 0.2, 0.05, 0.15
+"""How far one reading moves its own figure; how far a 1-row reading moves its own and all of its bucket (in log space)."""
 CLIP = math.log(1.3)
 """A reading counts as at most 30 % off, so that one stall cannot overturn a decision."""
 
@@ -44,11 +45,10 @@ class RowCosts:
             return
         expected = self.seconds(rows, context)
         error = max(-CLIP, min(CLIP, math.log(max(seconds, 1e-9) / expected)))
-        figures[rows] = expected * math.exp(error * OWN_RATE)
-        drift = math.exp(error * COMMON_RATE)
-        for bucket in self._buckets:
-            for n in bucket:
-                bucket[n] *= drift
+        figures[rows] = expected * math.exp(error * (PULSE_OWN if rows == 1 else OWN_RATE))
+        if rows == 1:
+            for n in figures:
+                figures[n] *= math.exp(error * PULSE_COMMON)
 
     def seconds(self, rows: int, context: int) -> float:
         """Expected seconds; `known` must hold.

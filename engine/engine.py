@@ -1,6 +1,6 @@
 """The engine in this process: a loaded pair, and replies from it one after another.
 
-Owns the models, their contexts and what was learned about them. EngineProcess (engine/worker.py) offers the same
+Owns the models, their contexts and what was learned about them. EngineProcess (engine/process.py) offers the same
 methods with all of this in a child process.
 """
 

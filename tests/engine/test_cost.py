@@ -59,12 +59,12 @@ def test_a_lasting_change_is_learned(factor: float) -> None:
 
 
 def test_a_machine_that_slows_down_takes_all_row_counts_along() -> None:
-    """By a part; otherwise those that are never tried would begin to look good."""
+    """Most of the way; otherwise those that are never tried would begin to look good."""
     costs = curve()
     for _ in range(300):
         costs.observe(1, 0, 2 * JAGGED[1])
     for rows in (4, 16, 64):
-        assert costs.seconds(rows, 0) > 1.05 * JAGGED[rows]
+        assert costs.seconds(rows, 0) > 1.5 * JAGGED[rows]
 
 
 def test_noise_around_the_truth_leaves_the_truth() -> None:

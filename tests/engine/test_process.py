@@ -174,3 +174,27 @@ def test_native_output_stays_off_the_terminal(config: LoadConfig, capfd: pytest.
     with EngineProcess(config) as process:
         finish(process)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_reply_left_open_does_not_become_the_next_one(process: EngineProcess) -> None:
+    expected = finish(process).text
+    left = process.generate(replace(REQUEST, messages=(ChatMessage("user", "Something else."),), max_tokens=1000))
+    next(left)
+    assert finish(process).text == expected
+    assert list(left) == []
+
+
+def test_a_reply_never_begun_does_not_become_the_next_one(process: EngineProcess) -> None:
+    expected = finish(process).text
+    process.generate(replace(REQUEST, messages=(ChatMessage("user", "Something else."),), max_tokens=1000))
+    assert finish(process).text == expected
+
+
+def test_tokens_are_counted_while_a_reply_runs_and_none_of_its_events_is_lost(process: EngineProcess) -> None:
+    expected = finish(process).text
+    events = process.generate(REQUEST)
+    text = ""
+    for event in events:
+        assert process.count_tokens("abc") == 3
+        text += event.text if isinstance(event, TextDelta) else ""
+    assert text == expected

@@ -1,0 +1,205 @@
+"""The engine in a process of its own, with the methods of `Engine`: its owner's side.
+
+A native crash (a malformed file makes ggml call abort()), an out-of-memory kill or a hang ends the process, never the
+owner: the next read raises EngineDied with one line, and a new EngineProcess can be made. All memory goes back to
+the system with the process. Cancelling is a byte of shared memory that llama.cpp itself polls, so it works in the
+middle of a decode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from engine import errors
+from engine.errors import EngineDied, EngineError
+from engine.messages import LOADING, Call, Message, Raised, Ready, Returned
+from engine.values import GenerationEvent, GenerationRequest, LoadConfig, LoadProgress
+from engine.worker import serve
+
+HANG_SECONDS = 300.0
+"""Silence after which a busy process is given up: 512 prompt tokens take minutes on the slowest machines."""
+CLOSE_SECONDS = 10.0
+
+
+class EngineProcess:
+    """A loaded pair in a process of its own. Not thread-safe but for `cancel`."""
+
+    def __init__(
+        self, config: LoadConfig, on_progress: Callable[[LoadProgress], bool] | None = None,
+        hang_seconds: float = HANG_SECONDS,
+    ) -> None:
+        """Start the process and load. Raises as Engine, and EngineDied."""
+        self.config = config
+        self._hang_seconds = hang_seconds
+        self._numbers = itertools.count(LOADING + 1)
+        self._open: int | None = None
+        """The reply that has not ended yet."""
+        self._waiting: deque[Any] = deque()
+        """Its events that came while something else was awaited."""
+        context = multiprocessing.get_context("spawn")
+        self._flag = context.RawArray("c", 2)
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=serve, args=(theirs, config, self._flag), name="paceline engine", daemon=True
+        )
+        self._process.start()
+        theirs.close()  # so that the process's end is the only one, and its death reads as end of file
+        try:
+            while isinstance(ready := self._receive(LOADING), LoadProgress):
+                if on_progress is not None and not on_progress(ready):
+                    self.cancel()
+        except BaseException:
+            self._kill()
+            raise
+        assert isinstance(ready, Ready)
+        self.notices, self.load_seconds, self.context = ready.notices, ready.load_seconds, ready.context
+        self._description = ready.description
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
+
+    # ---- Engine's methods
+
+    def generate(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
+        """As Engine.generate. Raises EngineDied when the process ends; the events so far stay valid."""
+        self._end_open_reply()
+        self._flag[0] = b"\x00"
+        self._open = self._send("run", request)
+        return self._events(self._open)
+
+    def _events(self, number: int) -> Iterator[GenerationEvent]:
+        try:
+            while self._open == number:
+                content = self._unwrap(self._waiting.popleft()) if self._waiting else self._receive(number)
+                if isinstance(content, Returned):
+                    self._open = None
+                else:
+                    yield content
+        except EngineError:
+            self._open = None
+            raise
+        finally:
+            if self._open == number:
+                self._end_open_reply()
+
+    def _end_open_reply(self) -> None:
+        """Stop a reply that nobody reads to its end, and wait until the process is free."""
+        if self._open is None:
+            return
+        number, self._open = self._open, None
+        self._waiting.clear()
+        self.cancel()
+        with contextlib.suppress(EngineError):
+            while not isinstance(self._receive(number), Returned):
+                continue
+
+    def cancel(self) -> None:
+        """Stop the reply being decoded; safe from any thread or signal handler."""
+        self._flag[0] = b"\x01"
+
+    def count_tokens(self, text: str) -> int:
+        """As Engine.count_tokens; works while a reply is written."""
+        return int(self._receive(self._send("count_tokens", text)).value)
+
+    def forget(self) -> None:
+        self._end_open_reply()
+        self._receive(self._send("forget"))
+
+    def describe(self) -> dict[str, Any]:
+        return self._description
+
+    def close(self) -> None:
+        """Let the process save what it learned and end; kill it if it does not. Safe to call twice."""
+        if self._process.is_alive():
+            self.cancel()
+            with contextlib.suppress(EngineError):
+                self._send("close")
+            self._process.join(CLOSE_SECONDS)
+        self._kill()
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # ---- the pipe
+
+    def _send(self, method: str, *args: Any) -> int:
+        """Send a call; its number."""
+        number = next(self._numbers)
+        try:
+            self._connection.send(Call(number, method, args))
+        except OSError as error:
+            raise EngineDied(self._obituary()) from error
+        return number
+
+    def _receive(self, number: int) -> Any:
+        """What the process says next about that call. Events of the open reply wait; those of older calls are dropped.
+
+        Raises what the call raised, or EngineDied.
+        """
+        while True:
+            if not wait([self._connection, self._process.sentinel], self._hang_seconds):
+                self._kill()
+                raise EngineDied(
+                    f"the engine has not answered for {self._hang_seconds:.0f} s and was stopped; load the model again"
+                )
+            try:
+                message: Message = self._connection.recv()
+            except (EOFError, OSError) as error:
+                raise EngineDied(self._obituary()) from error
+            if message.number == number:
+                return self._unwrap(message.content)
+            if message.number == self._open:
+                self._waiting.append(message.content)
+
+    @staticmethod
+    def _unwrap(content: Any) -> Any:
+        if isinstance(content, Raised):
+            raise getattr(errors, content.kind)(content.text)
+        return content
+
+    def _obituary(self) -> str:
+        """Why the process is gone, in one line."""
+        self._process.join(CLOSE_SECONDS)
+        code = self._process.exitcode
+        if code == -9:
+            return "the engine was killed, probably because memory ran out; choose a smaller model or --ctx and load it again"
+        cause = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+        last = _last_words(self.config.log_file)
+        return f"the engine crashed ({cause}){': ' + last if last else ''}; load the model again"
+
+    def _kill(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join(CLOSE_SECONDS)
+        self._connection.close()
+
+
+def _last_words(log: Path | None) -> str:
+    """The line in which ggml or Python said why it gave up, from the end of the log."""
+    if log is None:
+        return ""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 4096))
+            lines = file.read().decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    telling = ("GGML_ASSERT", "terminate called", "what():", "Error:")
+    return next((line.strip()[:200] for line in reversed(lines) if any(word in line for word in telling)), "")
