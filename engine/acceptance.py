@@ -14,6 +14,7 @@ top probability, the "ease" of the text): where the target is sure, as in code, 
 
 from __future__ import annotations
 
+import bisect
 import math
 from typing import Any
 
@@ -26,8 +27,12 @@ CONFIDENCE_BINS = 10
 _MATCH_PRIOR = (0.2, 0.45, 0.57, 0.65, 0.66, 0.72, 0.74, 0.8, 0.88, 0.93, 0.97, 0.985)
 """Of replies that are not copies, measured on the starter target over 20 prompts of Spec-Bench; edits are above 0.95
 from 5 on and summaries between, which is what d is for."""
-_CONFIDENCE_PRIOR = (0.25, 0.35, 0.4, 0.45, 0.5, 0.55, 0.62, 0.7, 0.78, 0.94)
-_EASE_PRIOR = (0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.62, 0.7, 0.85)
+_CONFIDENCE_PRIOR = (0.05, 0.1, 0.35, 0.35, 0.6, 0.7, 0.7, 0.78, 0.92, 0.99)
+EASE_EDGES = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93, 0.96)
+"""Lower ends of the ease bins."""
+_EASE_PRIOR = (0.45, 0.52, 0.65, 0.7, 0.75, 0.83, 0.9, 0.92, 0.95, 0.98)
+"""Both measured on the starter draft, greedy, over nine prompts from translation (ease 0.62, 0.52 kept) to code (0.99,
+0.98 kept)."""
 SLOW = 0.02
 """Learning rate of b, in log-odds per unit of surprise."""
 MEMORY = 0.99
@@ -112,11 +117,11 @@ class AcceptanceModel:
 
     def observe_ease(self, ease: float, kept: float) -> None:
         """A model candidate met this fate while the target's running confidence was `ease`."""
-        self.by_ease.observe(confidence_bin(ease), kept)
+        self.by_ease.observe(ease_bin(ease), kept)
 
     def expect(self, ease: float) -> None:
         """No candidate was drafted this round: move the expectation towards what `ease` foretells."""
-        self.model_mean += 0.1 * (self.by_ease.chance(confidence_bin(ease)) - self.model_mean)
+        self.model_mean += 0.2 * (self.by_ease.chance(ease_bin(ease)) - self.model_mean)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -138,3 +143,7 @@ def match_bin(match_length: NDArray[np.int_]) -> NDArray[np.intp]:
 
 def confidence_bin(confidence: float) -> int:
     return min(int(confidence * CONFIDENCE_BINS), CONFIDENCE_BINS - 1)
+
+
+def ease_bin(ease: float) -> int:
+    return bisect.bisect_right(EASE_EDGES, ease) - 1

@@ -221,10 +221,9 @@ class AdaptiveLength:
 
     def _best_model(self, now: Situation) -> tuple[int, float]:
         """The best length before anything is drafted; its gain less this round's share of reading the lag."""
-        length = min(now.limit, MODEL_LIMIT)
         step = self.costs.draft_step(now.context)
-        n = np.arange(1, length + 1)
-        seconds = n * step + self._curve[2 : length + 2] - self._curve[1]
+        n = np.arange(1, MODEL_LIMIT + 1)
+        seconds = n * step + self._curve[2 : MODEL_LIMIT + 2] - self._curve[1]
         self._hopeless = float(np.max(n - seconds / self._curve[1])) <= MARGIN
         if self._hopeless:
             self.parked = True
@@ -234,7 +233,7 @@ class AdaptiveLength:
                 f"{1000 * (i * step + self._curve[i + 1]):.0f} ms, plain decoding {1000 * (i + 1) * self._curve[1]:.0f}"
             )
             return 0, -1.0
-        gain = np.cumsum(self.acceptance.model_mean ** n) - self._rate * seconds
+        gain = (np.cumsum(self.acceptance.model_mean ** n) - self._rate * seconds)[: now.limit]
         best = int(gain.argmax())
         lag = now.draft_lag or 0
         reading = self.costs.catch_up(lag, now.context) - step if lag > 2 else 0.0
@@ -331,7 +330,7 @@ class AdaptiveLength:
     def _refresh_curve(self, now: Situation) -> None:
         """v by rows, index 0 unused; kept for a few rounds because looking up 64 figures takes 0.1 ms."""
         self._curve_age += 1
-        size = now.limit + 2
+        size = max(now.limit, MODEL_LIMIT) + 2
         if self._curve_age > 16 or len(self._curve) < size or self._curve_key[0] != now.context >> 9:
             self._curve = np.array([0.0] + [self.costs.verify(rows, now.context) for rows in range(1, size)])
             self._curve_age, self._curve_key = 0, (now.context >> 9, size)
