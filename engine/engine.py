@@ -20,13 +20,14 @@ import numpy as np
 import psutil
 
 from engine.acceptance import AcceptanceModel
+from engine.adaptive_length import AdaptiveLength
 from engine.calibrate import calibrate
 from engine.decoder import Decoder, Reply
 from engine.drafters.model import ModelDrafter
 from engine.drafters.ngram import NgramDrafter
 from engine.energy import EnergyMeter
 from engine.errors import BadRequest, ContextFull, EngineDied, IncompatibleDraft, LoadCancelled, LoadFailed
-from engine.length import AdaptiveLength, FixedLength, LengthPolicy, parse_mode
+from engine.length import FixedLength, LengthPolicy, parse_mode
 from engine.llama import binding
 from engine.llama.context import RECURRENT_SNAPSHOTS, Context
 from engine.llama.model import Model

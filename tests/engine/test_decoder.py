@@ -12,8 +12,9 @@ import pytest
 
 from engine import SamplingParams
 from engine.acceptance import AcceptanceModel
+from engine.adaptive_length import AdaptiveLength
 from engine.errors import DecodeFailed
-from engine.length import AdaptiveLength, LengthPolicy
+from engine.length import LengthPolicy
 from tests import tiny_models as tiny
 from tests.engine.helpers import PROMPT, Loop, PullAt, Reference, Script, check_greedy, costs, fixed, knows
 

@@ -20,8 +20,9 @@ from scipy import stats
 
 from engine import RoundDone, SamplingParams
 from engine.acceptance import AcceptanceModel
+from engine.adaptive_length import AdaptiveLength
 from engine.drafters.model import ModelDrafter
-from engine.length import AdaptiveLength, LengthPolicy
+from engine.length import LengthPolicy
 from engine.sampling import Distribution
 from engine.values import Draft
 from tests.engine.helpers import FREE, Loop, Reference, Samplers, costs, fixed

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from engine.acceptance import AcceptanceModel
+from engine.adaptive_length import AdaptiveLength
 from engine.cost import CostModel
 from engine.errors import BadRequest
-from engine.length import AdaptiveLength, FixedLength, LengthPolicy, Outcome, Plan, Situation, parse_mode
+from engine.length import FixedLength, LengthPolicy, Outcome, Plan, Situation, parse_mode
 
 LAPTOP = {1: 0.036, 2: 0.056, 3: 0.077, 4: 0.094, 6: 0.132, 8: 0.210, 12: 0.259, 16: 0.248, 24: 0.371, 32: 0.408, 64: 0.853}
 """A 1.5B Q4_K_M target on two cores, in seconds by rows; its 0.5B draft takes 18 ms a token (measured)."""
