@@ -1,8 +1,8 @@
 """Which model files a name means. Pure lookups in the catalogue and on disk; fetches nothing.
 
 A path is taken as it is; `hf:owner/repo/file.gguf` is a file of the hub; any other name is a pair or a file of the
-catalogue. Nothing at all is the starter pair, or, while that is not here, another pair that is. A target from the
-catalogue brings its usual draft along.
+catalogue, or else a model that was imported or made here. Nothing at all is the starter pair, or, while that is not here,
+another pair that is. A target from the catalogue brings its usual draft along.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import AppError
+from app.local_models import local_path
 from app.paths import Paths
 from models import Catalogue, Inventory, ModelFile, Pair, load_catalogue, parse_hub_reference
 from models.errors import UnknownModel
@@ -93,6 +94,8 @@ class Selector:
         try:
             return Choice(file=_usable(self._file_named(name)))
         except UnknownModel:
+            if not name.startswith("hf:") and (local := local_path(name, self.inventory)):
+                return Choice(path=local)
             if looks_like_path and not name.startswith("hf:"):
                 raise AppError(f"there is no file {name}") from None
             raise

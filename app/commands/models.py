@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from app.commands.models_compare import compare
+from app.commands.models_import import import_
+from app.commands.models_quantize import quantize
+from app.commands.models_show import show
 
 if TYPE_CHECKING:
     from app.selection import Selector
@@ -16,7 +21,11 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSO
 
 @click.group()
 def models() -> None:
-    """List, fetch and remove model files."""
+    """List, fetch, make and remove model files."""
+
+
+for _command in (show, import_, quantize, compare):
+    models.add_command(_command)
 
 
 @models.command()
@@ -46,16 +55,22 @@ def list_(as_json: bool) -> None:
     """Show the model files on this disk."""
     from rich.filesize import decimal
 
+    from app.tables import table
     from app.terminal import print_table, say, write_out
+    from models.imports import Imports
 
     inventory = _selector().inventory
-    found = inventory.list()
+    found, imported = inventory.list(), Imports(inventory.models_dir).list()
     if as_json:
-        write_out(json.dumps([{**asdict(model), "path": str(model.path)} for model in found]) + "\n")
-    elif not found:
+        ours = [{**asdict(model), "path": str(model.path)} for model in found]
+        theirs = [{**asdict(model), "path": str(model.path), "bytes": model.bytes, "state": model.state} for model in imported]
+        write_out(json.dumps([*ours, *theirs]) + "\n")
+    elif not found and not imported:
         say(f"no models in {inventory.models_dir} yet; `paceline models pull starter` fetches the starter pair")
     else:
-        print_table(_table(("model", "size", "state"), [(m.name, decimal(m.bytes), m.state) for m in found]))
+        rows = [(model.name, decimal(model.bytes), str(model.state)) for model in found]
+        rows += [(model.name, decimal(model.bytes), f"{model.state} from {model.path}") for model in imported]
+        print_table(table(("model", "size", "state"), rows))
 
 
 @models.command()
@@ -63,6 +78,7 @@ def list_(as_json: bool) -> None:
 def pairs(as_json: bool) -> None:
     """Show the catalogue: targets, and the draft that goes with each."""
     from app.downloads import total_size
+    from app.tables import table
     from app.terminal import print_table, write_out
 
     selector = _selector()
@@ -75,21 +91,25 @@ def pairs(as_json: bool) -> None:
         here = all(selector.inventory.path_of(file) for file in pair.files)
         note = "here" if here else f"cannot be used: {pair.unusable}" if pair.unusable else ""
         rows.append((pair.name, pair.target.name, pair.draft.name if pair.draft else "-", total_size(pair.files), note))
-    print_table(_table(("pair", "target", "draft", "size", ""), rows))
+    print_table(table(("pair", "target", "draft", "size", ""), rows))
 
 
 @models.command()
 @click.argument("name")
 @as_json_option
 def remove(name: str, as_json: bool) -> None:
-    """Delete a pair or a file, named as in `pull` or as in `list`."""
+    """Delete a pair or a file, named as in `pull` or as in `list`. Of an imported model only the entry goes."""
     from rich.filesize import decimal
 
     from app.errors import AppError
     from app.terminal import write_out
+    from models.imports import Imports
 
     selector = _selector()
     inventory = selector.inventory
+    if Imports(inventory.models_dir).remove(name):
+        write_out(json.dumps({"freed_bytes": 0}) + "\n" if as_json else f"{name} is forgotten; its file stays where it is\n")
+        return
     listed = [model for model in inventory.list() if model.name == name]
     if listed:
         freed = sum(inventory.remove_local(model) for model in listed)
@@ -105,13 +125,3 @@ def _selector() -> Selector:
     from app.selection import Selector
 
     return Selector.at(Paths.find())
-
-
-def _table(headings: tuple[str, ...], rows: list[Any]) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(*headings, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
-        table.add_row(*row)
-    return table

@@ -1,0 +1,111 @@
+"""One piece of work in a process of its own: reports come back over a pipe, and it can be killed at any time.
+
+For work that llama.cpp does in one call that nothing can interrupt, or that may end in its abort(). The function runs
+as `work(connection, *args)` and sends what it has to say; the pipe's end is its end. Ctrl-C never reaches it, although
+a terminal sends it there too: the owner decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Any
+
+from engine.errors import EngineDied, EngineError
+
+_POLL_SECONDS = 0.1
+
+
+class Cancelled(EngineError):
+    """The owner asked to stop, and the process is gone."""
+
+
+class Child:
+    """The owner's end."""
+
+    def __init__(self, process: Any, connection: Any) -> None:
+        self._process = process
+        self._connection = connection
+
+    def send(self, value: Any) -> None:
+        """Say something to the process."""
+        self._connection.send(value)
+
+    def reports(self, cancelled: Callable[[], bool]) -> Iterator[Any]:
+        """What the process sends, until the caller stops reading.
+
+        Raises EngineDied when it ends before that, Cancelled soon after `cancelled` turns true.
+        """
+        while True:
+            if cancelled():
+                raise Cancelled("stopped, as asked")
+            if not self._connection.poll(_POLL_SECONDS):
+                continue
+            try:
+                report = self._connection.recv()
+            except (EOFError, OSError):
+                self._process.join()
+                raise EngineDied(f"llama.cpp's process ended ({_end(self._process.exitcode)}); its log may say why") from None
+            yield report
+
+
+@contextmanager
+def child(name: str, work: Callable[..., None], *args: Any) -> Iterator[Child]:
+    """Start `work`, a function of a module, in a new process. It does not outlive the block."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_run, args=(work, theirs, *args), name=name, daemon=True)
+    try:
+        with _interrupts_kept_back():
+            process.start()
+        theirs.close()  # so that the process's death reads as end of file
+        yield Child(process, ours)
+    finally:
+        if process.is_alive():
+            process.kill()
+        if process.pid is not None:
+            process.join()
+        ours.close()
+
+
+@contextmanager
+def silent(log_file: Path | None) -> Iterator[IO[str]]:
+    """In the child: a log to write to, where also goes what native code prints past its log; never to the terminal."""
+    with open(log_file or os.devnull, "a", encoding="utf-8", errors="replace", buffering=1) as log:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                os.dup2(log.fileno(), stream.fileno())
+        yield log
+
+
+def _run(work: Callable[..., None], connection: Connection, *args: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.umask(0o077)
+    work(connection, *args)
+
+
+@contextmanager
+def _interrupts_kept_back() -> Iterator[None]:
+    """Until a process that is started in here has set its own handlers, a Ctrl-C does not reach it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end(code: int | None) -> str:
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"exit code {code}"
