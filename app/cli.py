@@ -22,6 +22,7 @@ COMMANDS = {
     "ask": "app.commands.ask:ask",
     "models": "app.commands.models:models",
     "bench": "app.commands.bench:bench",
+    "doctor": "app.commands.doctor:doctor",
 }
 """Name to `module:attribute`, in the order of the help."""
 

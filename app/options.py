@@ -53,6 +53,7 @@ class LoadChoices:
     flash_attention: bool | None = None
     yes: bool = False
     offline: bool = False
+    force: bool = False
 
 
 class SectionedCommand(click.Command):
@@ -88,7 +89,7 @@ _LOADING = (
     _model("--target", metavar="MODEL",
            help="Model that answers: a path, a name from `models pairs`, or hf:owner/repo/file.gguf.", shown="the starter pair"),
     _model("--draft", metavar="MODEL", help="Small model that writes ahead; `none` for none.", shown="the target's usual partner"),
-    _model("--ctx", type=click.IntRange(min=1), metavar="TOKENS", help="Context size.", shown=4096),
+    _model("--ctx", type=click.IntRange(min=1), metavar="TOKENS", help="Context size; left open, less where memory is short.", shown=4096),
     _model("--threads", type=click.IntRange(1, 512), metavar="N", help="CPU threads.", shown="the engine's choice"),
     _model("--gpu-layers", type=click.IntRange(min=0), metavar="N", help="Target layers on the GPU.", shown="all, if the build has one"),
     _model("--draft-gpu-layers", type=click.IntRange(min=0), metavar="N", help="Draft layers on the GPU.", shown="all, if the build has one"),
@@ -96,6 +97,7 @@ _LOADING = (
     _model("--flash-attention/--no-flash-attention", default=None, help="Flash attention.", shown="the engine's choice"),
     _model("-y", "--yes", is_flag=True, help="Download missing models without asking."),
     _model("--offline", is_flag=True, help="Never go online."),
+    _model("--force", is_flag=True, help="Load even what will not fit into memory."),
 )
 
 _TEMPERATURE = partial(_sampler, "-t", "--temperature", type=float, metavar="X", help="0 takes the likeliest token always.")

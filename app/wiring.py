@@ -1,26 +1,30 @@
 """From what the user said to a running engine. The only module that imports both `engine` and `models`.
 
 What is missing on disk is fetched, after a question where a person is there to answer it. A draft nobody asked for
-is a convenience: when it cannot come, the target runs without.
+is a convenience: when it cannot come, or has no room in memory, the target runs without. A pair that does not fit
+into memory is refused before anything of it is loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from app.downloads import fetch, total_size
 from app.errors import AppError, Interrupted
+from app.fit import fit_selection, refusal_before_fetching, something_that_fits
 from app.interrupt import Interrupt
+from app.machine import machine_with
 from app.options import LoadChoices
 from app.paths import Paths, writable
+from app.plan import fit_into_memory
 from app.selection import NO_DRAFT, Choice, Selection, Selector
 from app.terminal import FractionBar, ask_yes, person_present, say
 from engine import Engine, LoadCancelled, LoadConfig, LoadProgress
-from models import ChecksumMismatch, Inventory, ModelFile, Offline, read_gguf
+from models import ChecksumMismatch, Hardware, Inventory, ModelFile, Offline, read_gguf
 from models.inventory import current_record
 
 LOADING = {"target": "loading the model", "draft": "loading the draft model", "measure": "measuring this machine"}
@@ -43,13 +47,16 @@ class LocalPair:
 
     target: LocalModel
     draft: LocalModel | None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """LoadConfig fields that memory leaves no choice about."""
 
     def as_json(self) -> dict[str, Any]:
         return {"target": self.target.as_json(), "draft": self.draft.as_json() if self.draft else None}
 
 
 def local_pair(choices: LoadChoices, paths: Paths, modes: Sequence[str]) -> LocalPair:
-    """The model files for `choices`, fetched where they are missing. No draft is loaded that no mode would use.
+    """The model files for `choices`, fetched where they are missing, and how to load them so that they fit. No draft is
+    loaded that no mode would use.
 
     Raises AppError or ModelsError.
     """
@@ -66,6 +73,8 @@ def local_pair(choices: LoadChoices, paths: Paths, modes: Sequence[str]) -> Loca
     models = [selection.target] + ([selection.draft] if selection.draft else [])
     draft = selection.draft
     if missing := _missing([model.file for model in models if model.file], inventory):
+        if not choices.force:
+            _refuse_hopeless(selection, choices, selector)
         if _may_fetch(missing, choices, paths, optional=_is_optional(missing, selection)):
             fetch(missing, paths.models, offline=choices.offline)
         else:
@@ -76,7 +85,35 @@ def local_pair(choices: LoadChoices, paths: Paths, modes: Sequence[str]) -> Loca
     for model in (pair.target, pair.draft):
         if model is not None and model.sha256 is None:
             read_gguf(model.path)  # a malformed header is one line here; llama.cpp may end the process over it
-    return pair
+    return _fitted(pair, choices, selector, keep_draft=bool(needs_draft) or choices.draft is not None)
+
+
+def this_machine(models_dir: Path) -> Hardware:
+    """What there is to load into, the GPUs of this process's llama.cpp included."""
+    from engine.llama import binding
+
+    return machine_with(models_dir, binding.devices())
+
+
+def _refuse_hopeless(selection: Selection, choices: LoadChoices, selector: Selector) -> None:
+    """Raise AppError rather than download what cannot run here."""
+    machine = this_machine(selector.inventory.models_dir)
+    fit = fit_selection(choices.target or "", selection, selector.inventory, machine, choices)
+    if refusal := refusal_before_fetching(fit):
+        parts = (refusal, something_that_fits(selector, machine), "--force fetches and loads it all the same")
+        raise AppError("; ".join(part for part in parts if part))
+
+
+def _fitted(pair: LocalPair, choices: LoadChoices, selector: Selector, *, keep_draft: bool) -> LocalPair:
+    """`pair` with what it has to do without, which is said. Raises AppError when it does not fit at all."""
+    machine = this_machine(selector.inventory.models_dir)
+    fitted = fit_into_memory(
+        pair.target.path, pair.draft.path if pair.draft else None, choices, machine, keep_draft=keep_draft,
+        instead=lambda: something_that_fits(selector, machine),
+    )
+    if fitted.remark:
+        say(fitted.remark)
+    return replace(pair, draft=pair.draft if fitted.use_draft else None, settings=fitted.settings)
 
 
 @contextmanager
@@ -110,17 +147,18 @@ def _config(pair: LocalPair, choices: LoadChoices, paths: Paths) -> LoadConfig:
     keeps_profiles, keeps_logs = writable(paths.profiles), writable(paths.logs)
     if not keeps_profiles:
         say(f"cannot write to {paths.profiles}: what is learned about this machine's speed will not be kept")
-    chosen = {"context": choices.ctx, "kv_type": choices.kv_type}
+    chosen = {
+        "context": choices.ctx, "kv_type": choices.kv_type, "target_gpu_layers": choices.gpu_layers,
+        "draft_gpu_layers": choices.draft_gpu_layers,
+    }
     return LoadConfig(
         target=pair.target.path,
         draft=pair.draft.path if pair.draft else None,
-        target_gpu_layers=choices.gpu_layers,
-        draft_gpu_layers=choices.draft_gpu_layers,
         threads=choices.threads,
         flash_attention=choices.flash_attention,
         profile_dir=paths.profiles if keeps_profiles else None,
         log_file=paths.engine_log if keeps_logs else None,
-        **{name: value for name, value in chosen.items() if value is not None},  # type: ignore[arg-type]
+        **{**{name: value for name, value in chosen.items() if value is not None}, **pair.settings},
     )
 
 

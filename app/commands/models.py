@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from app.commands.fit import fit, recommend
 from app.commands.models_compare import compare
 from app.commands.models_import import import_
 from app.commands.models_quantize import quantize
@@ -24,7 +25,7 @@ def models() -> None:
     """List, fetch, make and remove model files."""
 
 
-for _command in (show, import_, quantize, compare):
+for _command in (fit, recommend, show, import_, quantize, compare):
     models.add_command(_command)
 
 

@@ -1,0 +1,198 @@
+"""Which pairs fit this machine, and which of them to recommend. Reads the headers of files that are here; of the others
+it takes the catalogue's facts. Prints nothing, fetches nothing.
+
+The rule of `recommend`: the largest target that fits with its draft and nothing given up and can be read from memory
+FAST times a second; where there is none, the smallest pair that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from app.options import LoadChoices
+from app.plan import plan_pair
+from app.selection import Choice, Selection, Selector
+from models import (
+    DoesNotFit,
+    Hardware,
+    Inventory,
+    LoadPlan,
+    ModelShape,
+    Pair,
+    read_gguf,
+    shape_from_facts,
+    shape_of,
+)
+
+FAST = 8
+"""Tokens a second without drafting: a little above reading speed."""
+CORE_BYTES, CPU_BYTES, SHARED_BYTES, GPU_BYTES = 12e9, 40e9, 100e9, 250e9
+"""Bytes of weights read in a second: by one core (measured: 31 GB/s by two), by a whole CPU with two channels of memory,
+by a GPU that shares it, by one with its own. Rough on purpose; they only tell small from large."""
+ESTIMATE_MARGIN = 1.2
+"""Estimates from catalogue facts are good to about a tenth."""
+
+Verdict = Literal["gpu", "split", "cpu", "no", "unknown", "unusable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether one pair runs here, and how."""
+
+    name: str
+    title: str
+    target: str
+    draft: str | None
+    verdict: Verdict
+    reason: str
+    answer: LoadPlan | DoesNotFit | None = None
+    target_bytes: int = 0
+    pair_bytes: int = 0
+    download_bytes: int = 0
+    """Of the files that are not here."""
+    enough_disk: bool = True
+    pair: Pair | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.verdict in ("gpu", "split", "cpu")
+
+    @property
+    def plan(self) -> LoadPlan | None:
+        """The way to load it; of one that does not fit, the smallest that was tried."""
+        return self.answer.smallest if isinstance(self.answer, DoesNotFit) else self.answer
+
+    def as_json(self) -> dict[str, Any]:
+        plan, no = self.plan, self.answer if isinstance(self.answer, DoesNotFit) else None
+        return {
+            "name": self.name, "target": self.target, "draft": self.draft, "fits": self.verdict, "reason": self.reason,
+            "here": self.download_bytes == 0 and self.verdict not in ("unknown", "unusable"),
+            "download_bytes": self.download_bytes, "enough_disk": self.enough_disk,
+            "plan": None if plan is None else {
+                "context": plan.context, "kv_type": plan.kv_type, "batch": plan.batch, "use_draft": plan.use_draft,
+                "target_gpu_layers": plan.target_gpu_layers, "draft_gpu_layers": plan.draft_gpu_layers,
+                "host_needed_bytes": plan.host_needed_bytes, "host_peak_bytes": plan.host_peak_bytes,
+                "device_bytes": plan.device_bytes, "given_up": list(plan.given_up), "estimated": plan.estimated,
+            },
+            "lacking": None if no is None else {
+                "where": no.where, "needed_bytes": no.needed_bytes, "available_bytes": no.available_bytes,
+            },
+        }
+
+
+def fit_pair(pair: Pair, inventory: Inventory, machine: Hardware, choices: LoadChoices | None = None) -> Fit:
+    """How a pair of the catalogue fits."""
+    names: dict[str, Any] = {
+        "name": pair.name, "title": pair.title, "target": pair.target.name, "draft": pair.draft.name if pair.draft else None,
+    }
+    if reason := next((f"{file.name}: {file.unusable}" for file in pair.files if file.unusable), pair.unusable):
+        return Fit(**names, verdict="unusable", reason=reason, pair=pair)
+    draft = Choice(file=pair.draft) if pair.draft else None
+    return _fit(names, Selection(Choice(file=pair.target), draft), inventory, machine, choices or LoadChoices(), pair)
+
+
+def fit_selection(
+    name: str, selection: Selection, inventory: Inventory, machine: Hardware, choices: LoadChoices
+) -> Fit:
+    """How two models that somebody named fit."""
+    names: dict[str, Any] = {
+        "name": name, "title": selection.remark or "", "target": _name(selection.target),
+        "draft": _name(selection.draft) if selection.draft else None,
+    }
+    return _fit(names, selection, inventory, machine, choices, None)
+
+
+def recommend(fits: Iterable[Fit], machine: Hardware) -> Fit | None:
+    """The pair to take on this machine, by the rule above; None when none fits."""
+    usable = [fit for fit in fits if fit.fits and fit.enough_disk and not needs_patience(fit)]
+    quick = [fit for fit in usable if is_whole(fit, machine) and tokens_per_second(fit, machine) >= FAST]
+    if quick:
+        return max(quick, key=lambda fit: (fit.target_bytes, -fit.pair_bytes))
+    return min(usable, key=lambda fit: (fit.pair_bytes, fit.name), default=None)
+
+
+def something_that_fits(selector: Selector, machine: Hardware) -> str | None:
+    """A pair to take instead, in words; one that is here already before one to fetch."""
+    fits = [fit_pair(pair, selector.inventory, machine) for pair in selector.catalogue.pairs]
+    best = recommend([fit for fit in fits if fit.fits and not fit.download_bytes], machine) or recommend(fits, machine)
+    return f"--target {best.name} would fit" if best else None
+
+
+def refusal_before_fetching(fit: Fit) -> str | None:
+    """Why not even to download a pair, where that is beyond doubt; None where it may fit."""
+    no = fit.answer
+    if isinstance(no, DoesNotFit) and no.needed_bytes > ESTIMATE_MARGIN * no.available_bytes:
+        return f"{fit.target} {no.reason} (an estimate, before it is downloaded)"
+    return None
+
+
+def needs_patience(fit: Fit) -> bool:
+    """True for what one command cannot fetch (a licence to accept first), and for what always thinks aloud."""
+    return fit.pair is not None and (
+        any(file.gated for file in fit.pair.files) or fit.pair.target.thinking == "always"
+    )
+
+
+def is_whole(fit: Fit, machine: Hardware) -> bool:
+    """With its draft, nothing given up, and not cut in two between CPU and GPU."""
+    plan = fit.plan
+    place = "gpu" if machine.devices else "cpu"
+    return plan is not None and plan.draft is not None and not plan.given_up and fit.verdict == place
+
+
+def tokens_per_second(fit: Fit, machine: Hardware) -> float:
+    """A rough guess, without drafting: each token reads every weight once."""
+    if fit.verdict != "gpu":
+        rate = min(CORE_BYTES * machine.physical_cores, CPU_BYTES)
+    else:
+        rate = SHARED_BYTES if any(device.unified for device in machine.devices) else GPU_BYTES
+    return rate / max(fit.target_bytes, 1)
+
+
+def _fit(
+    names: dict[str, Any], selection: Selection, inventory: Inventory, machine: Hardware, choices: LoadChoices,
+    pair: Pair | None,
+) -> Fit:
+    models = [selection.target, *([selection.draft] if selection.draft else [])]
+    files = [model.file for model in models if model.file]
+    missing = [piece for file in files if not inventory.path_of(file) for piece in file.pieces()]
+    download = sum(piece.bytes or 0 for piece in missing)
+    shapes = [_shape(model, inventory) for model in models]
+    facts = {**names, "pair": pair, "download_bytes": download, "enough_disk": download <= machine.disk_free_bytes}
+    target, draft = shapes[0], shapes[1] if selection.draft else None
+    if target is None or (selection.draft and draft is None):
+        return Fit(**facts, **_by_size_alone(sum(file.bytes or 0 for file in files), machine))
+    sizes = [shape.file_bytes for shape in (target, draft) if shape]
+    facts |= {"target_bytes": target.file_bytes, "pair_bytes": sum(sizes)}
+    asked_for = selection.draft is not None and not selection.draft_implied and pair is None
+    answer = plan_pair(target, draft, machine, choices, keep_draft=asked_for)
+    if isinstance(answer, DoesNotFit):
+        return Fit(**facts, verdict="no", reason=answer.reason, answer=answer)
+    return Fit(**facts, verdict=answer.placement, reason=", ".join(answer.given_up), answer=answer)
+
+
+def _by_size_alone(size: int, machine: Hardware) -> dict[str, Any]:
+    """What can be said of files whose layers nobody wrote down."""
+    free = machine.available_bytes + sum(device.free_bytes for device in machine.devices if not device.unified)
+    if size > free:
+        return {"verdict": "no", "reason": f"has files of {size / 1e9:.1f} GB and {free / 1e9:.1f} GB of memory are free"}
+    return {"verdict": "unknown", "reason": "known only once it is here"}
+
+
+def _shape(model: Choice, inventory: Inventory) -> ModelShape | None:
+    path = model.path or (inventory.path_of(model.file) if model.file else None)
+    if path is not None:
+        return _read(path.resolve())
+    return shape_from_facts(model.file) if model.file else None
+
+
+_read: Callable[[Path], ModelShape] = cache(lambda path: shape_of(read_gguf(path)))
+"""One draft serves many pairs."""
+
+
+def _name(model: Choice) -> str:
+    return model.path.name if model.path else model.file.name if model.file else ""

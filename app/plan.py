@@ -1,0 +1,141 @@
+"""Whether a pair fits into memory, and what a load has to do without so that it does. Reads two headers, loads nothing.
+
+A load starts from the engine's defaults; models/planner.py gives up what the user left open, and only that reaches the
+engine: a setting the plan did not touch stays the engine's own, so that costs measured earlier still count. A load that
+cannot fit is refused here, before anything is allocated, unless it was forced.
+
+Headers are read only where memory is not plentiful (see `plentiful`): they take a seventh of a second each, which the
+start of every `ask` would otherwise pay to learn that 2 GB fit into 20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from app.errors import AppError
+from app.options import LoadChoices
+from models import BadGguf, DoesNotFit, Hardware, LoadPlan, ModelShape, Wishes, plan_load, read_gguf, shape_of
+from models.planner import BATCHES, HOST_RESERVE_SHARE, KV_TYPES
+
+DEFAULT_CONTEXT = 4096
+"""The engine's default (a test compares them): what a load takes when nobody said anything."""
+PLENTY_FACTOR, PLENTY_BYTES, PLENTY_CONTEXT = 3, 2 << 30, 8192
+"""Weights, their repacked copy and as much again, and 2 GiB, cover the caches of a pair up to 8,192 tokens (a test holds
+this for every pair of the catalogue)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """How to load a pair so that it fits."""
+
+    use_draft: bool = True
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """LoadConfig fields that have to differ from the engine's defaults."""
+    remark: str | None = None
+    """What was given up, in one line."""
+
+
+def plan_pair(
+    target: ModelShape, draft: ModelShape | None, machine: Hardware, choices: LoadChoices, *, keep_draft: bool = False
+) -> LoadPlan | DoesNotFit:
+    """The planner's answer for a load with these choices. A context beyond what the target learned is cut, as on load."""
+    most = usual_context(target, choices)
+    wishes = Wishes(
+        context=most if choices.ctx else None,
+        kv_type=choices.kv_type,
+        target_gpu_layers=choices.gpu_layers,
+        draft_gpu_layers=choices.draft_gpu_layers,
+        keep_draft=keep_draft,
+        flash_attention=choices.flash_attention is not False,
+    )
+    return plan_load(replace(target, trained_context=most), draft, machine, wishes)
+
+
+def usual_context(target: ModelShape, choices: LoadChoices) -> int:
+    """The context a load takes where there is room."""
+    asked = choices.ctx or DEFAULT_CONTEXT
+    return min(asked, target.trained_context or asked)
+
+
+def fit_into_memory(
+    target: Path, draft: Path | None, choices: LoadChoices, machine: Hardware, *, keep_draft: bool,
+    instead: Callable[[], str | None],
+) -> Fitted:
+    """How to load these files. `instead` names something that would fit; it is asked only when this does not.
+
+    Raises AppError when they do not fit and --force was not given.
+    """
+    files = [target, *([draft] if draft else [])]
+    if plentiful(files, choices, machine):
+        return Fitted()
+    try:
+        shapes = [shape_of(read_gguf(path)) for path in files]
+    except BadGguf:
+        return Fitted()  # whether llama.cpp can do more with it than we can is for the load to say
+    shape, draft_shape = shapes[0], shapes[1] if draft else None
+    answer = plan_pair(shape, draft_shape, machine, choices, keep_draft=keep_draft)
+    if isinstance(answer, LoadPlan):
+        return Fitted(draft is None or answer.use_draft, changes(answer, shape, draft_shape, choices, machine), remark_on(answer))
+    refusal = f"{target.name} {answer.reason}"
+    if choices.force:
+        return Fitted(remark=f"{refusal}; loading it all the same (--force)")
+    open_choices = LoadChoices(flash_attention=choices.flash_attention)
+    freer = plan_pair(shape, draft_shape, machine, open_choices)
+    advice = _settings_that_fit(freer, choices, keep_draft) if isinstance(freer, LoadPlan) else instead()
+    raise AppError("; ".join(part for part in (refusal, advice, "--force loads it all the same") if part))
+
+
+def plentiful(files: Sequence[Path], choices: LoadChoices, machine: Hardware) -> bool:
+    """True if the sizes of the files alone say that they fit with nothing given up."""
+    if (choices.ctx or DEFAULT_CONTEXT) > PLENTY_CONTEXT or choices.flash_attention is False:
+        return False
+    room = machine.available_bytes - int(HOST_RESERVE_SHARE * machine.ram_bytes)
+    if machine.devices:
+        room = min(room, sum(device.free_bytes for device in machine.devices))
+    return room > PLENTY_FACTOR * sum(_size(path) for path in files) + PLENTY_BYTES
+
+
+def changes(
+    plan: LoadPlan, target: ModelShape, draft: ModelShape | None, choices: LoadChoices, machine: Hardware
+) -> dict[str, Any]:
+    """The LoadConfig fields that the plan sets: those the user left open and the engine would have set higher."""
+    found: dict[str, Any] = {}
+    if choices.ctx is None and plan.context < usual_context(target, choices):
+        found["context"] = plan.context
+    if choices.kv_type is None and plan.kv_type != KV_TYPES[0]:
+        found["kv_type"] = plan.kv_type
+    if plan.batch < BATCHES[0]:
+        found["batch"] = plan.batch
+    if not machine.devices:
+        return found
+    if choices.gpu_layers is None and plan.target_gpu_layers <= len(target.layers):
+        found["target_gpu_layers"] = plan.target_gpu_layers
+    if draft and plan.use_draft and choices.draft_gpu_layers is None and plan.draft_gpu_layers <= len(draft.layers):
+        found["draft_gpu_layers"] = plan.draft_gpu_layers
+    return found
+
+
+def remark_on(plan: LoadPlan) -> str | None:
+    return f"to fit into memory: {', '.join(plan.given_up)}" if plan.given_up else None
+
+
+def _settings_that_fit(plan: LoadPlan, choices: LoadChoices, keep_draft: bool) -> str:
+    """Which of the wishes to drop: they alone stood in the way."""
+    given = {"--ctx": choices.ctx, "--kv-type": choices.kv_type, "--gpu-layers": choices.gpu_layers,
+             "--draft-gpu-layers": choices.draft_gpu_layers}
+    named = [name for name, value in given.items() if value is not None]
+    if keep_draft and not plan.use_draft:
+        named.append("the draft")
+    without = f"without {' and '.join(named)} " if named else ""
+    return f"{without}it fits with {plan.context:,} tokens of context"
+
+
+def _size(path: Path) -> int:
+    """Bytes of a model; of a split one all pieces, since the first alone would make it look small."""
+    stem, _, pieces = path.stem.rpartition("-of-")
+    if stem and pieces.isdigit():
+        return sum(piece.stat().st_size for piece in path.parent.glob(f"*-of-{pieces}.gguf"))
+    return path.stat().st_size
