@@ -122,12 +122,13 @@ def something_that_fits(selector: Selector, machine: Hardware) -> str | None:
     return f"--target {best.name} would fit" if best else None
 
 
-def refusal_before_fetching(fit: Fit) -> str | None:
-    """Why not even to download a pair, where that is beyond doubt; None where it may fit."""
+def doubt_before_fetching(fit: Fit) -> tuple[str | None, bool]:
+    """Why a pair may not be worth downloading, None if it fits; and whether that is certain, estimates being rough."""
     no = fit.answer
-    if isinstance(no, DoesNotFit) and no.needed_bytes > ESTIMATE_MARGIN * no.available_bytes:
-        return f"{fit.target} {no.reason} (an estimate, before it is downloaded)"
-    return None
+    if isinstance(no, DoesNotFit):
+        certain = no.needed_bytes > ESTIMATE_MARGIN * no.available_bytes
+        return f"{fit.target} {no.reason} (an estimate, before it is downloaded)", certain
+    return (f"{fit.target} {fit.reason}", True) if fit.verdict == "no" else (None, False)
 
 
 def needs_patience(fit: Fit) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from app.downloads import fetch, total_size
 from app.errors import AppError, Interrupted
-from app.fit import fit_selection, refusal_before_fetching, something_that_fits
+from app.fit import doubt_before_fetching, fit_selection, something_that_fits
 from app.interrupt import Interrupt
 from app.machine import machine_with
 from app.options import LoadChoices
@@ -74,7 +74,7 @@ def local_pair(choices: LoadChoices, paths: Paths, modes: Sequence[str]) -> Loca
     draft = selection.draft
     if missing := _missing([model.file for model in models if model.file], inventory):
         if not choices.force:
-            _refuse_hopeless(selection, choices, selector)
+            _weigh_download(selection, choices, selector)
         if _may_fetch(missing, choices, paths, optional=_is_optional(missing, selection)):
             fetch(missing, paths.models, offline=choices.offline)
         else:
@@ -95,13 +95,19 @@ def this_machine(models_dir: Path) -> Hardware:
     return machine_with(models_dir, binding.devices())
 
 
-def _refuse_hopeless(selection: Selection, choices: LoadChoices, selector: Selector) -> None:
-    """Raise AppError rather than download what cannot run here."""
+def _weigh_download(selection: Selection, choices: LoadChoices, selector: Selector) -> None:
+    """Raise AppError rather than download what cannot run here; where an estimate leaves doubt, say so."""
     machine = this_machine(selector.inventory.models_dir)
-    fit = fit_selection(choices.target or "", selection, selector.inventory, machine, choices)
-    if refusal := refusal_before_fetching(fit):
-        parts = (refusal, something_that_fits(selector, machine), "--force fetches and loads it all the same")
-        raise AppError("; ".join(part for part in parts if part))
+    doubt, certain = doubt_before_fetching(
+        fit_selection(choices.target or "", selection, selector.inventory, machine, choices)
+    )
+    if doubt is None:
+        return
+    instead = something_that_fits(selector, machine)
+    if not certain:
+        say("; ".join(part for part in (doubt, instead) if part))
+        return
+    raise AppError("; ".join(part for part in (doubt, instead, "--force fetches and loads it all the same") if part))
 
 
 def _fitted(pair: LocalPair, choices: LoadChoices, selector: Selector, *, keep_draft: bool) -> LocalPair:

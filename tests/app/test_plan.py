@@ -281,6 +281,11 @@ def test_what_cannot_run_here_is_not_even_fetched(
     monkeypatch.setattr("app.wiring.fetch", lambda *_, **__: (_ for _ in ()).throw(AppError("on its way")))
     assert main(["ask", "--yes", "--target", "qwen2.5-coder-32b", "--force", "hello"]) == 1
     assert capsys.readouterr().err == "paceline: on its way\n"
+    monkeypatch.setattr("app.wiring.this_machine", lambda _: cpu(20 * GIB))
+    assert main(["ask", "--yes", "--target", "qwen2.5-coder-32b", "--ctx", "32768", "hello"]) == 1
+    doubt, fetched = capsys.readouterr().err.splitlines()
+    assert "(an estimate, before it is downloaded); --target" in doubt, "an estimate that may be wrong is only said"
+    assert fetched == "paceline: on its way"
 
 
 def test_the_smallest_plan_of_a_refusal_has_the_numbers(target: Path) -> None:
