@@ -13,10 +13,10 @@ from app.options import LoadChoices
 if TYPE_CHECKING:
     from app.fit import Fit
     from app.selection import Selector
-    from models import Hardware
+    from models import Hardware, LoadPlan
 
 PLACES = {
-    "gpu": "GPU", "split": "GPU and CPU", "cpu": "CPU", "no": "no", "unknown": "not known", "unusable": "cannot be used",
+    "gpu": "GPU", "split": "GPU+CPU", "cpu": "CPU", "no": "no", "unknown": "not known", "unusable": "cannot be used",
 }
 
 
@@ -133,7 +133,7 @@ def _table(fits: list[Fit], *, gpu: bool) -> Any:
     for heading in [*(["GPU"] if gpu else []), "memory"]:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("context", justify="right", no_wrap=True)
-    table.add_column("given up, or what is lacking")
+    table.add_column("given up or lacking")
     for one in fits:
         table.add_row(*_row(one, gpu))
     return table
@@ -151,10 +151,20 @@ def _row(fit: Fit, gpu: bool) -> list[str]:
         figures = [gb(no.needed_bytes) if no.where == "device" else "", "" if no.where == "device" else gb(no.needed_bytes)]
         return [fit.name, PLACES[fit.verdict], *(figures if gpu else figures[1:]), f"{no.smallest.context:,}", remark]
     if plan is None:
-        return [fit.name, PLACES[fit.verdict], *([""] if gpu else []), "", "", fit.reason]
+        remark = "" if fit.verdict == "unknown" else fit.reason
+        return [fit.name, PLACES[fit.verdict], *([""] if gpu else []), "", "", remark]
     figures = [gb(plan.device_bytes) if plan.device_bytes else "", gb(plan.host_needed_bytes)]
-    remark = ", ".join(part for part in (*plan.given_up, disk) if part)
+    remark = ", ".join(part for part in (*(_short(text, plan) for text in plan.given_up), disk) if part)
     return [fit.name, PLACES[fit.verdict], *(figures if gpu else figures[1:]), f"{plan.context:,}", remark]
+
+
+def _short(given_up: str, plan: LoadPlan) -> str:
+    """What was given up in two words, for a table; the context has a column of its own."""
+    short = {
+        "context": "less context", "KV": f"KV {plan.kv_type}", "prompt": f"batch {plan.batch}", "no": "no draft",
+        "the": "draft on CPU",
+    }
+    return short.get(given_up.split()[0], f"{plan.target_gpu_layers} layers on GPU")
 
 
 def _named(selector: Selector, machine: Hardware, choices: LoadChoices) -> Fit:

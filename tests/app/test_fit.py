@@ -155,6 +155,16 @@ def test_the_table_has_every_usable_pair(machine: Any, capsys: pytest.CaptureFix
     assert all(name in err for name in unusable)
 
 
+def test_the_table_says_briefly_what_was_given_up(machine: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    machine(with_gpu(8))
+    assert main(["models", "fit"]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert "GPU+CPU" in rows["qwen3-32b"]
+    assert all(text in rows["qwen3-32b"] for text in ("KV q8_0, ", " layers on GPU")), rows["qwen3-32b"]
+    assert "no draft" in rows["mixtral-8x7b"]
+    assert len(rows["starter"].split()) == 5, "nothing given up"
+
+
 def test_json_says_the_same(machine: Any, capsys: pytest.CaptureFixture[str]) -> None:
     machine(with_gpu(8))
     assert main(["models", "fit", "--json"]) == 0
