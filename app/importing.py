@@ -53,6 +53,7 @@ def import_models(paths: Sequence[Path], inventory: Inventory, catalogue: Catalo
     found = [one for one in find_models(paths) if home not in one.path.resolve().parents]
     imports = Imports(inventory.models_dir)
     taken = {file.name for file in catalogue.files} | {pair.name for pair in catalogue.pairs}
+    taken |= {model.path.stem for model in inventory.list()}
     imported, refused = [], []
     with Interrupt() as interrupt, FractionBar() as bar:
         for number, one in enumerate(found):
@@ -73,7 +74,7 @@ def import_models(paths: Sequence[Path], inventory: Inventory, catalogue: Catalo
         names = {one.model.name for one in imported}
         others = [m for m in imports.list() if m.name not in names and not m.fault()] if imported else []
         downloaded = _downloaded(inventory, bar) if imported else []
-    found_pairs = pairings([*(one.model for one in imported), *others, *downloaded])
+    found_pairs = pairings(_distinct([*(one.model for one in imported), *others, *downloaded]))
     return Outcome(imported, refused, [pair for pair in found_pairs if {pair.draft, pair.target} & names])
 
 
@@ -92,6 +93,14 @@ def _known(model: ImportedModel, found: Found, catalogue: Catalogue) -> Import:
     sha256 = model.files[0].sha256 or found.claimed_sha256
     same = (file.name for file in catalogue.files if file.sha256 is not None and file.sha256 == sha256)
     return Import(model, next(same, None))
+
+
+def _distinct(models: Sequence[ImportedModel]) -> list[ImportedModel]:
+    """Each model once, by its first name: a file that was downloaded here and by another program is one draft."""
+    kept: dict[tuple[object, ...], ImportedModel] = {}
+    for model in models:
+        kept.setdefault((model.bytes, model.weight_bytes, model.architecture, model.quantisation, model.vocabulary), model)
+    return list(kept.values())
 
 
 def _downloaded(inventory: Inventory, bar: FractionBar) -> list[ImportedModel]:

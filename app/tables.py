@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Rows under headings, with a line between them."""
-    made = Table(*headings, box=box.SIMPLE_HEAD, pad_edge=False)
+    """Rows under headings, with a line between them. A name too long for its column goes on in the next line: half of
+    a name cannot be typed."""
+    made = Table(*(Column(heading, overflow="fold") for heading in headings), box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         made.add_row(*row)
     return made

@@ -1,8 +1,8 @@
 """What a model, alone and with a draft, costs on this machine and how well it predicts text, in a process of its own.
 
-For comparing two models or two quantisations: each is loaded alone, so that its peak memory is its own. Speeds are
-medians of a few decodes with an almost empty cache; the log-likelihood is the mean over given texts, with nothing
-sampled, so that two runs of one file agree.
+For comparing two models or two quantisations: each is loaded alone, so that its peak memory is its own. The time of a
+decode is the best of a few with an almost empty cache, as whatever else runs only adds to it; the log-likelihood is the
+mean over given texts, with nothing sampled, so that two runs of one file agree.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Measured:
 
 
 def measure(
-    config: LoadConfig, prompts: Sequence[str], texts: Sequence[str], *, max_tokens: int = 48,
+    config: LoadConfig, prompts: Sequence[str], texts: Sequence[str], *, max_tokens: int = 32,
     on_progress: Callable[[float], None] = lambda _: None, cancelled: Callable[[], bool] = lambda: False,
 ) -> Measured:
     """Load `config`'s models, reply to each of `prompts` with and without the draft, and score `texts`.
@@ -165,7 +165,7 @@ def _open(engine: Engine) -> Context:
 
 
 def _decode_seconds(context: Context, rows: int) -> float:
-    """Median time of a decode of `rows` rows, the first one not counted."""
+    """Best time of a decode of `rows` rows, the first one not counted."""
     tokens = list(range(1, rows + 1))
     seconds = []
     for _ in range(REPEATS + 1):
@@ -173,7 +173,7 @@ def _decode_seconds(context: Context, rows: int) -> float:
         started = time.perf_counter()
         context.decode(tokens, 0, rows)
         seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds[1:])
+    return min(seconds[1:])
 
 
 def _score(engine: Engine, context: Context, text: str) -> tuple[float, int]:

@@ -70,7 +70,7 @@ def list_(as_json: bool) -> None:
         say(f"no models in {inventory.models_dir} yet; `paceline models pull starter` fetches the starter pair")
     else:
         rows = [(model.name, decimal(model.bytes), str(model.state)) for model in found]
-        rows += [(model.name, decimal(model.bytes), f"{model.state} from {model.path}") for model in imported]
+        rows += [(model.name, decimal(model.bytes), model.state) for model in imported]
         print_table(table(("model", "size", "state"), rows))
 
 

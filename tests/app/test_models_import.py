@@ -15,6 +15,7 @@ from app.errors import AppError
 from app.paths import Paths
 from app.selection import Selector
 from engine.quantize import quantize
+from models import Inventory
 from tests.app.conftest import Paceline
 
 
@@ -122,6 +123,29 @@ def test_our_own_folder_is_not_imported(theirs: Path, home: Path, capsys: pytest
     shutil.copytree(theirs, home / "models" / "acme" / "x")
     assert main(["models", "import", str(home)]) == 1
     assert "nothing to import" in capsys.readouterr().err
+
+
+def test_a_copy_of_a_downloaded_file_is_one_draft_under_a_name_of_its_own(
+    theirs: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = home / "models" / "acme" / "x" / "small.gguf"
+    here.parent.mkdir(parents=True)
+    shutil.copyfile(theirs / "small.gguf", here)
+    Inventory(home / "models").record(here, "0" * 64, origin="hub", repo="acme/x", revision=None)
+    outcome = imported(theirs, capsys)
+    assert [model["name"] for model in outcome["imported"]] == ["big", "small-2", "stranger"]
+    assert [(pair["draft"], pair["target"]) for pair in outcome["pairings"]] == [("small-2", "big")]
+    selector = Selector.at(Paths.find())
+    assert selector.select("small-2", None).target.path == theirs / "small.gguf"
+    assert selector.select("small", None).target.path == here
+
+
+def test_a_draft_that_was_downloaded_counts(theirs: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here = home / "models" / "acme" / "x" / "tiny.gguf"
+    here.parent.mkdir(parents=True)
+    (theirs / "small.gguf").rename(here)
+    Inventory(home / "models").record(here, "0" * 64, origin="hub", repo="acme/x", revision=None)
+    assert [(pair["draft"], pair["target"]) for pair in imported(theirs, capsys)["pairings"]] == [("tiny", "big")]
 
 
 def test_nothing_there_is_one_line(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
