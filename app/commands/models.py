@@ -103,6 +103,7 @@ def remove(name: str, as_json: bool) -> None:
     from rich.filesize import decimal
 
     from app.errors import AppError
+    from app.quantised import FOLDER as QUANTISED
     from app.terminal import write_out
     from models.imports import Imports
 
@@ -111,7 +112,7 @@ def remove(name: str, as_json: bool) -> None:
     if Imports(inventory.models_dir).remove(name):
         write_out(json.dumps({"freed_bytes": 0}) + "\n" if as_json else f"{name} is forgotten; its file stays where it is\n")
         return
-    listed = [model for model in inventory.list() if model.name == name]
+    listed = [model for model in inventory.list() if model.name in (name, f"{QUANTISED}/{name}.gguf")]
     if listed:
         freed = sum(inventory.remove_local(model) for model in listed)
     else:

@@ -58,8 +58,10 @@ def test_a_result_that_is_there_is_not_replaced(source: Path, home: Path, capsys
     capsys.readouterr()
     assert main(["models", "quantize", str(source), "--type", "Q8_0"]) == 1
     assert "models remove quantised/tiny-q8_0.gguf" in capsys.readouterr().err
-    assert main(["models", "remove", "quantised/tiny-q8_0.gguf"]) == 0
-    assert os.listdir(home / "models") == []
+    for name in ("quantised/tiny-q8_0.gguf", "tiny-q8_0"):
+        assert main(["models", "remove", name]) == 0
+        assert os.listdir(home / "models") == []
+        assert main(["models", "quantize", str(source), "--type", "Q8_0"]) == 0
 
 
 def test_no_room_is_said_before_anything_is_written(
