@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from app.interrupt import Interrupt
+    from app.paths import Paths
     from app.wiring import LocalPair
     from engine.measure import Measured
 
@@ -61,7 +61,7 @@ def compare(first: str, second: str, draft: str | None, threads: int | None, as_
     with Interrupt() as interrupt:
         for name, pair in ((first, ours), (second, theirs)):
             try:
-                results.append(_measure(name, pair, threads, paths.engine_log, interrupt))
+                results.append(_measure(name, pair, threads, paths, interrupt))
             except LoadCancelled:
                 raise Interrupted from None
     for result in results:
@@ -74,7 +74,7 @@ def compare(first: str, second: str, draft: str | None, threads: int | None, as_
         print_table(_table((first, second), pairs, results))
 
 
-def _measure(name: str, pair: LocalPair, threads: int | None, log: Path, interrupt: Interrupt) -> Measured:
+def _measure(name: str, pair: LocalPair, threads: int | None, paths: Paths, interrupt: Interrupt) -> Measured:
     from app.paths import writable
     from app.terminal import FractionBar
     from engine import LoadConfig
@@ -82,7 +82,8 @@ def _measure(name: str, pair: LocalPair, threads: int | None, log: Path, interru
 
     config = LoadConfig(
         target=pair.target.path, draft=pair.draft.path if pair.draft else None, context=CONTEXT, threads=threads,
-        log_file=log if writable(log.parent) else None,
+        profile_dir=paths.profiles if writable(paths.profiles) else None,  # a known pair need not be calibrated again
+        log_file=paths.engine_log if writable(paths.logs) else None,
     )
     with FractionBar() as bar:
         return measure(
