@@ -43,7 +43,8 @@ TEXTS = (
 def compare(first: str, second: str, draft: str | None, threads: int | None, as_json: bool) -> None:
     """Compare two models on this machine: memory, speed, acceptance of the draft, and how well they predict text.
 
-    A and B are what --target takes. Each is loaded alone, one after the other.
+    A and B are what --target takes. Each is loaded alone, one after the other; speeds mean something only while nothing
+    else is busy.
     """
     from app.errors import Interrupted
     from app.interrupt import Interrupt
