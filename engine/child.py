@@ -18,13 +18,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
-from engine.errors import EngineDied, EngineError
+from engine.errors import EngineDied, WorkCancelled
 
 _POLL_SECONDS = 0.1
-
-
-class Cancelled(EngineError):
-    """The owner asked to stop, and the process is gone."""
 
 
 class Child:
@@ -41,11 +37,11 @@ class Child:
     def reports(self, cancelled: Callable[[], bool]) -> Iterator[Any]:
         """What the process sends, until the caller stops reading.
 
-        Raises EngineDied when it ends before that, Cancelled soon after `cancelled` turns true.
+        Raises EngineDied when it ends before that, WorkCancelled soon after `cancelled` turns true.
         """
         while True:
             if cancelled():
-                raise Cancelled("stopped, as asked")
+                raise WorkCancelled("stopped, as asked")
             if not self._connection.poll(_POLL_SECONDS):
                 continue
             try:

@@ -54,3 +54,11 @@ class TemplateFailed(EngineError):
 
 class EngineDied(EngineError):
     """The engine's process ended, ran out of memory or stopped answering."""
+
+
+class WorkCancelled(EngineError):
+    """The caller asked to stop work in a child process; the process is gone and nothing was left behind."""
+
+
+class QuantizeFailed(EngineError):
+    """llama.cpp could not write the quantised file."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.child import Cancelled, child, silent
-from engine.errors import EngineError, LoadCancelled, LoadFailed
+from engine.child import child, silent
+from engine.errors import EngineError, LoadCancelled, LoadFailed, WorkCancelled
 from engine.values import ChatMessage, Finished, GenerationRequest, LoadConfig
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def measure(
                     raise LoadFailed(str(value))
                 else:
                     break
-    except Cancelled:
+    except WorkCancelled:
         raise LoadCancelled("measuring was cancelled") from None
     return Measured(**value)
 

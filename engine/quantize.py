@@ -16,21 +16,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
-from engine.child import Cancelled, child, silent
-from engine.errors import BadRequest, EngineDied, EngineError
+from engine.child import child, silent
+from engine.errors import BadRequest, EngineDied, QuantizeFailed, WorkCancelled
 
 UNFINISHED = ".quantising"
 _TENSOR = re.compile(r"\[\s*(\d+)/\s*(\d+)\]")
 _SIZE = re.compile(r"(model|quant) size\s+=\s+([\d.]+) MiB")
 _ERROR = 4
-
-
-class QuantizeFailed(EngineError):
-    """llama.cpp could not write the file."""
-
-
-class QuantizeCancelled(EngineError):
-    """The caller asked to stop; nothing was left behind."""
 
 
 def type_names() -> list[str]:
@@ -51,7 +43,7 @@ def quantize(
 
     on_size gets the bytes of the result (None: not known) before anything is written; what it raises ends the work.
     check gets the finished file before it is given its name; what it raises does too. Raises BadRequest for an unknown
-    format, QuantizeFailed with llama.cpp's reason, QuantizeCancelled soon after `cancelled` turns true.
+    format, QuantizeFailed with llama.cpp's reason, WorkCancelled soon after `cancelled` turns true.
     """
     file_type = _file_type(type_name)
     part = destination.with_name(destination.name + UNFINISHED)
@@ -69,8 +61,8 @@ def quantize(
                     break
         check(part)
         os.replace(part, destination)
-    except Cancelled:
-        raise QuantizeCancelled("quantising was cancelled; nothing was left behind") from None
+    except WorkCancelled:
+        raise WorkCancelled("quantising was cancelled; nothing was left behind") from None
     except EngineDied as error:
         raise QuantizeFailed(f"cannot quantise {source.name}: {error}") from None
     finally:

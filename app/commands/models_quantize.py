@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from app.interrupt import Interrupt
     from app.quantised import Job
 
 TARGET_TYPE, DRAFT_TYPE = "Q4_K_M", "Q4_0"
@@ -31,6 +32,7 @@ def quantize(source: str, type_name: str | None, role: str, threads: int | None,
     """
     from rich.filesize import decimal
 
+    from app.interrupt import Interrupt
     from app.paths import Paths
     from app.quantised import enter, job_for, place_for
     from app.selection import Selector
@@ -44,8 +46,8 @@ def quantize(source: str, type_name: str | None, role: str, threads: int | None,
     if job.warning:
         say(job.warning)
     started = time.perf_counter()
-    with place_for(job, UNFINISHED):
-        sha256 = _make(job, wanted, threads or 0, paths.engine_log)
+    with Interrupt() as interrupt, place_for(job, UNFINISHED):
+        sha256 = _make(job, wanted, threads or 0, paths.engine_log, interrupt)
         name = enter(job, sha256, selector.inventory)
     size, seconds = job.destination.stat().st_size, time.perf_counter() - started
     if as_json:
@@ -59,17 +61,17 @@ def quantize(source: str, type_name: str | None, role: str, threads: int | None,
     write_out(f"{job.destination}\n")
 
 
-def _make(job: Job, type_name: str, threads: int, log: Path) -> str:
+def _make(job: Job, type_name: str, threads: int, log: Path, interrupt: Interrupt) -> str:
     """Do the work behind a progress bar; the result's SHA-256. Raises Interrupted after Ctrl-C."""
     from app.errors import Interrupted
-    from app.interrupt import Interrupt
     from app.paths import writable
     from app.quantised import check_room, checked_hash
     from app.terminal import FractionBar, say
-    from engine.quantize import QuantizeCancelled, quantize
+    from engine.errors import WorkCancelled
+    from engine.quantize import quantize
 
     hashes: list[str] = []
-    with Interrupt() as interrupt, FractionBar() as bar:
+    with FractionBar() as bar:
 
         def check(part: Path) -> None:
             hashes.append(checked_hash(part, lambda f: bar.show("checking", f), lambda: interrupt.seen))
@@ -81,7 +83,7 @@ def _make(job: Job, type_name: str, threads: int, log: Path) -> str:
                 on_progress=lambda fraction: bar.show(f"quantising to {type_name}", fraction),
                 cancelled=lambda: interrupt.seen, check=check,
             )
-        except (QuantizeCancelled, Interrupted):
+        except (WorkCancelled, Interrupted):
             bar.hide()
             say("stopped; nothing was left behind")
             raise Interrupted from None

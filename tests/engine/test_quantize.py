@@ -10,8 +10,9 @@ import pytest
 from gguf import GGUFReader
 
 from engine import BadRequest
+from engine.errors import QuantizeFailed, WorkCancelled
 from engine.llama.model import Model
-from engine.quantize import QuantizeCancelled, QuantizeFailed, quantize, type_names
+from engine.quantize import quantize, type_names
 
 
 def matrix_types(path: Path) -> set[str]:
@@ -58,7 +59,7 @@ def test_what_is_quantised_can_be_quantised_again(target: Path, tmp_path: Path) 
 
 def test_stopping_leaves_nothing(target: Path, tmp_path: Path) -> None:
     seen: list[float] = []
-    with pytest.raises(QuantizeCancelled):
+    with pytest.raises(WorkCancelled):
         quantize(target, tmp_path / "out.gguf", "Q8_0", on_progress=seen.append, cancelled=lambda: bool(seen))
     assert seen
     assert os.listdir(tmp_path) == []
