@@ -59,7 +59,7 @@ class AdaptiveLength:
     _now: Situation = field(default_factory=lambda: Situation(0, 0, 0))
     _curve: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     _curve_age: int = 0
-    _curve_key: tuple[int, int] = (0, 0)
+    _curve_context: int = 0
     _rate: float = 0.0
     _tokens: float = 0.0
     _seconds: float = 0.0
@@ -232,9 +232,9 @@ class AdaptiveLength:
         """v by rows, index 0 unused; kept for a few rounds because looking up 64 figures takes 0.1 ms."""
         self._curve_age += 1
         size = max(now.limit, MODEL_LIMIT) + 2
-        if self._curve_age > 16 or len(self._curve) < size or self._curve_key[0] != now.context >> 9:
+        if self._curve_age > 16 or len(self._curve) < size or self._curve_context != now.context >> 9:
             self._curve = np.array([0.0] + [self.costs.verify(rows, now.context) for rows in range(1, size)])
-            self._curve_age, self._curve_key = 0, (now.context >> 9, size)
+            self._curve_age, self._curve_context = 0, now.context >> 9
         self._curve[1] = self.costs.verify(1, now.context)
 
     def _ms(self, rows: int) -> str:

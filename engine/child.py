@@ -48,7 +48,7 @@ class Child:
                 report = self._connection.recv()
             except (EOFError, OSError):
                 self._process.join()
-                raise EngineDied(f"llama.cpp's process ended ({_end(self._process.exitcode)}); its log may say why") from None
+                raise EngineDied(f"llama.cpp's process ended ({exit_cause(self._process.exitcode)}); its log may say why") from None
             yield report
 
 
@@ -59,7 +59,7 @@ def child(name: str, work: Callable[..., None], *args: Any) -> Iterator[Child]:
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(work, theirs, *args), name=name, daemon=True)
     try:
-        with _interrupts_kept_back():
+        with interrupts_kept_back():
             process.start()
         theirs.close()  # so that the process's death reads as end of file
         yield Child(process, ours)
@@ -88,7 +88,7 @@ def _run(work: Callable[..., None], connection: Connection, *args: Any) -> None:
 
 
 @contextmanager
-def _interrupts_kept_back() -> Iterator[None]:
+def interrupts_kept_back() -> Iterator[None]:
     """Until a process that is started in here has set its own handlers, a Ctrl-C does not reach it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -100,8 +100,9 @@ def _interrupts_kept_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end(code: int | None) -> str:
+def exit_cause(code: int | None) -> str:
+    """How a process ended, for a message."""
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
-            return signal.Signals(-code).name
+            return f"signal {signal.Signals(-code).name}"
     return f"exit code {code}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.drafters.base import Drafter
 from engine.drafters.model import ModelDrafter
 from engine.drafters.ngram import NgramDrafter
 from engine.errors import DecodeAborted
@@ -60,6 +61,11 @@ class Reply:
     """The reply's ids, without the token that ended it."""
     reason: FinishReason | None = None
 
+    @property
+    def drafters(self) -> list[Drafter]:
+        """All that must hear of every token, whoever drafted it."""
+        return [drafter for drafter in (self.lookup, self.draft_model) if drafter is not None]
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -88,9 +94,8 @@ class Decoder:
         yield PrefillProgress(cached, len(reply.prompt), cached)
         try:
             yield from self._prefill(reply, cached)
-            for drafter in (reply.lookup, reply.draft_model):
-                if drafter is not None:
-                    drafter.begin(reply.prompt)
+            for drafter in reply.drafters:
+                drafter.begin(reply.prompt)
             reply.policy.begin(len(reply.prompt))
             reply.chain.begin(reply.prompt)
             while reply.reason is None:
@@ -129,9 +134,8 @@ class Decoder:
         origins: list[Origin] = [*[draft.origin] * verdict.accepted, "target"]
         emitted, read, text = self._emit(reply, block)
         session.commit(emitted, verdict.accepted)                             # 5 go on from the accepted state
-        for drafter in (reply.lookup, reply.draft_model):
-            if drafter is not None:
-                drafter.observe(emitted)
+        for drafter in reply.drafters:
+            drafter.observe(emitted)
         if first:
             metrics.first_token()
         now = time.perf_counter()

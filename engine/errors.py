@@ -28,10 +28,6 @@ class DecodeAborted(EngineError):
     """llama_decode returned 2: the cancel flag was up. Not a fault."""
 
 
-class RollbackUnsupported(EngineError):
-    """The KV cache of this model cannot drop its newest tokens."""
-
-
 class ContextFull(EngineError):
     """The prompt does not fit in the context even after old turns were dropped."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import multiprocessing
-import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
@@ -20,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from engine import errors
+from engine.child import exit_cause, interrupts_kept_back
 from engine.errors import EngineDied, EngineError
 from engine.messages import LOADING, Call, Message, Raised, Ready, Returned
 from engine.values import GenerationEvent, GenerationRequest, LoadConfig, LoadProgress
@@ -51,7 +51,8 @@ class EngineProcess:
         self._process = context.Process(
             target=serve, args=(theirs, config, self._flag), name="paceline engine", daemon=True
         )
-        self._process.start()
+        with interrupts_kept_back():
+            self._process.start()
         theirs.close()  # so that the process's end is the only one, and its death reads as end of file
         try:
             while isinstance(ready := self._receive(LOADING), LoadProgress):
@@ -180,9 +181,8 @@ class EngineProcess:
         code = self._process.exitcode
         if code == -9:
             return "the engine was killed, probably because memory ran out; choose a smaller model or --ctx and load it again"
-        cause = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         last = _last_words(self.config.log_file)
-        return f"the engine crashed ({cause}){': ' + last if last else ''}; load the model again"
+        return f"the engine crashed ({exit_cause(code)}){': ' + last if last else ''}; load the model again"
 
     def _kill(self) -> None:
         if self._process.is_alive():

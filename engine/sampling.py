@@ -68,14 +68,6 @@ class SamplingParams:
         """True at temperature 0: the distribution is one-hot at the highest logit."""
         return self.temperature == 0
 
-    @property
-    def reshapes_logits(self) -> bool:
-        """True if penalties, DRY, bias or a grammar can change which token is the most likely."""
-        return bool(
-            self.repeat_penalty != 1 or self.frequency_penalty or self.presence_penalty
-            or self.dry_multiplier or self.logit_bias or self.grammar or self.json_schema
-        )
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distribution:

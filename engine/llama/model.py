@@ -79,10 +79,6 @@ class Model:
         return buffer.value.decode("utf-8", errors="replace")
 
     @property
-    def size_bytes(self) -> int:
-        return int(lib.llama_model_size(self.pointer))
-
-    @property
     def has_sliding_window(self) -> bool:
         return int(lib.llama_model_n_swa(self.pointer)) > 0
 

@@ -103,8 +103,5 @@ def test_settings_out_of_range_are_named() -> None:
         SamplingParams(grammar='root ::= "a"', json_schema="{}")
 
 
-def test_what_reshapes_logits() -> None:
+def test_temperature_zero_is_greedy() -> None:
     assert SamplingParams(temperature=0).greedy
-    assert not SamplingParams(temperature=0, top_k=3).reshapes_logits
-    assert SamplingParams(logit_bias=((3, -1.0),)).reshapes_logits
-    assert SamplingParams(repeat_penalty=1.1).reshapes_logits
