@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.cost import CostModel
 from engine.drafters.base import Drafter
 from engine.drafters.model import ModelDrafter
 from engine.drafters.ngram import NgramDrafter
@@ -55,6 +56,8 @@ class Reply:
     rng: np.random.Generator
     stream: TextStream
     trace: Trace
+    costs: CostModel | None = None
+    """To say what a plain token would take; decides nothing."""
     metrics: Metrics = field(init=False)
     text: str = ""
     tokens: list[TokenId] = field(default_factory=list)
@@ -143,7 +146,7 @@ class Decoder:
             draft.origin if draft.tokens else "target", draft.tokens, draft.confidence,
             read if read <= verdict.accepted else len(draft), verdict.accepted, tuple(emitted), context,
             draft.match_length, reply.policy.parked, drafted - started, scored - drafted, sampled - scored, now - started,
-            plan.expected_seconds, plan.reason,
+            plan.expected_seconds, plan.reason, reply.costs.verify(1, context) if reply.costs else None,
         )
         if not first:
             reply.policy.observe(Outcome(

@@ -199,13 +199,11 @@ class Engine:
             raise BadRequest("the prompt is empty: there is nothing to go on from")
         notices = []
         if prompt.newly_dropped:
-            notices.append(
-                f"the context of {self.context} tokens is full: the {prompt.dropped} oldest messages of this chat are "
-                "no longer read (a larger --ctx keeps more)"
-            )
+            line = f"the context of {self.context} tokens is full: the {prompt.dropped} oldest messages of this chat are no longer read"
+            notices.append(Notice(f"{line} (a larger --ctx keeps more)", prompt.dropped))
         drafter = self._draft_model if mode in ("auto", "draft", "fixed") else None
         if drafter is None and mode in ("draft", "fixed") and self._rollback:
-            notices.append(f"mode {request.mode} needs a draft model and none is in use: decoding plainly")
+            notices.append(Notice(f"mode {request.mode} needs a draft model and none is in use: decoding plainly"))
         energy = EnergyMeter()
         verify_stream, draft_stream = np.random.default_rng(seed).spawn(2)
         stream = TextStream([*request.stop, *self._prompts.stop])
@@ -224,9 +222,9 @@ class Engine:
             reply = Reply(
                 request=request, prompt=list(prompt.ids), chain=chain, policy=self._policy(mode, length, request.seed is not None),
                 lookup=self._lookup if mode in ("auto", "ngram") else None, draft_model=drafter, max_block=self._max_block,
-                rng=verify_stream, stream=stream, trace=trace,
+                rng=verify_stream, stream=stream, trace=trace, costs=self._profile.costs,
             )
-            yield from map(Notice, notices)
+            yield from notices
             yield from self._decoder.run(reply)
         self._prompts.remember(request, prompt, reply.tokens, reply.text)
         assert reply.reason is not None

@@ -157,7 +157,7 @@ class Trace:
                 "candidates": list(round_.candidates), "confidence": [round(c, 4) for c in round_.confidence],
                 "match_length": round_.match_length, "accepted": round_.accepted, "emitted": list(round_.emitted),
                 "text": pieces, "parked": round_.parked, "ms": {name: _ms(s) for name, s in times.items()},
-                "expected_ms": _ms(round_.expected_seconds), "why": round_.reason, "state": state,
+                "expected_ms": _ms(round_.expected_seconds), "plain_ms": _ms(round_.plain_seconds), "why": round_.reason, "state": state,
             }, ensure_ascii=False) + "\n")
         except OSError:  # a full disk ends the trace, not the reply
             self.close()

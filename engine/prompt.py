@@ -83,7 +83,8 @@ class PromptBuilder:
 
     def build(self, request: GenerationRequest, budget: int, variables: Variables | None = None) -> Prompt:
         """A prompt of at most `budget` tokens. Raises ContextFull, with the numbers, when the system message and
-        the last exchange alone are longer, and TemplateFailed when the template cannot write the messages.
+        the last exchange alone are longer (or the whole chat is, and the request's overflow is `stop`), and
+        TemplateFailed when the template cannot write the messages.
 
         A raw `prompt` is encoded as it is: no template, and markers in it are control tokens.
         """
@@ -94,12 +95,19 @@ class PromptBuilder:
         if not chat:
             raise BadRequest("the request has neither messages nor a prompt")
         known = self._longest_known(chat)
+        if request.overflow == "stop" and known and self._turns[known].dropped:
+            known = ()  # what was left out is wanted now
         if known:
             prompt = self._go_on(chat, known, names)
             if prompt and len(prompt.ids) <= budget:
                 return prompt
         already = self._turns[known].dropped if known else 0
         prompt = Prompt(self._ids(_without(chat, already), names), already)
+        if len(prompt.ids) > budget and request.overflow == "stop":
+            raise ContextFull(
+                f"the chat takes {len(prompt.ids)} tokens and {budget} fit: leave out or summarise its oldest messages, "
+                "start a new one, or load the model with a larger context"
+            )
         return prompt if len(prompt.ids) <= budget else self._drop(chat, prompt, budget, names)
 
     def remember(self, request: GenerationRequest, prompt: Prompt, reply: Sequence[int], text: str) -> None:

@@ -42,6 +42,8 @@ class GenerationRequest:
     """None draws one. A given seed also makes `auto` decide without its clock, so the text repeats."""
     trace: Path | None = None
     """Where to append one JSON line per round."""
+    overflow: Literal["drop", "stop"] = "drop"
+    """When the messages do not fit: leave the oldest out, or raise ContextFull with the numbers."""
     rule: Literal["block", "match"] = "block"
     """`match` (sample from the target and compare, with a greedy draft) exists only to be compared with."""
 
@@ -97,6 +99,8 @@ class Round:
     """What the length rule thought drafting and checking would cost; None for fixed rules."""
     reason: str
     """Why this length, in words."""
+    plain_seconds: float | None = None
+    """What one row through the target takes here now: a plain token, less its sampling. None: not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,8 @@ class Notice:
     """One line the user should read (turns dropped, a draft that cannot be used, ...)."""
 
     text: str
+    dropped: int = 0
+    """How many of the oldest messages (leading system messages not counted) are no longer read, when that is the news."""
 
 
 @dataclass(frozen=True, slots=True)

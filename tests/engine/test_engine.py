@@ -20,6 +20,7 @@ import pytest
 from engine import (
     BadRequest,
     ChatMessage,
+    ContextFull,
     Engine,
     EngineError,
     Finished,
@@ -28,6 +29,7 @@ from engine import (
     LoadConfig,
     LoadFailed,
     LoadProgress,
+    Notice,
     PrefillProgress,
     RoundDone,
     SamplingParams,
@@ -574,6 +576,17 @@ def test_the_oldest_turns_leave_first_and_the_user_is_told(target: Path) -> None
         (notice,) = done.notices
         assert "the 2 oldest messages" in notice
         assert done.report["usage"]["prompt_tokens"] < 200
+        assert [event.dropped for event in done.events if isinstance(event, Notice)] == [2]
+        with pytest.raises(ContextFull, match=r"the chat takes \d+ tokens and 240 fit"):
+            ask(engine, chat, max_tokens=30, overflow="stop")
+        short = [*chat[:1], *chat[3:]]
+        assert ask(engine, short, max_tokens=30, overflow="stop").text == done.text
+
+
+@pytest.mark.parametrize("mode", ["auto", "plain", "ngram", "draft", "fixed:3"])
+def test_every_round_knows_what_a_plain_token_would_take(mode: str, paying_pair: Engine) -> None:
+    rounds = ask(paying_pair, CLEAR, mode=mode, seed=None).rounds
+    assert all(0.005 < (round_.plain_seconds or 0) <= 0.0301 for round_ in rounds)  # `paying` says 0.0301; auto learns
 
 
 # ---- loading

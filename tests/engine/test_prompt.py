@@ -320,6 +320,22 @@ def test_last_exchange_that_cannot_fit_is_refused_with_the_numbers(load: Open) -
         builder.build(chat("y" * 300), 50)
 
 
+def test_a_chat_that_must_not_lose_messages_is_refused_with_the_numbers(load: Open) -> None:
+    model = load()
+    builder = PromptBuilder(model)
+    request = chat("a" * 100, "b" * 100, "c" * 100, system="S")
+    whole = len(builder.build(request, BIG).ids)
+    strict = replace(request, overflow="stop")
+    assert len(builder.build(strict, whole).ids) == whole
+    with pytest.raises(ContextFull, match=f"takes {whole} tokens and {whole - 1} fit"):
+        builder.build(strict, whole - 1)
+    prompt, longer = answer(builder, model, request, "d", budget=whole - 1)
+    assert prompt.dropped == 2
+    with pytest.raises(ContextFull):  # also where an earlier turn did without them
+        builder.build(replace(ask(longer, "e"), overflow="stop"), whole)
+    assert builder.build(replace(ask(longer, "e"), overflow="stop"), BIG).dropped == 0
+
+
 def test_after_dropping_the_next_turns_go_on_without_starting_over(load: Open) -> None:
     """The caller always sends the whole chat; what was dropped stays dropped, and only new tokens are read."""
     model = load()
