@@ -26,6 +26,10 @@ class Paths:
     logs: Path
     config: Path
     """The user's own catalogue entries."""
+    chats: Path
+    """The chats' database and its backups."""
+    states: Path
+    """What models have read of saved chats: large files, good for speed only."""
 
     @classmethod
     def find(cls, environ: Mapping[str, str] | None = None) -> Paths:
@@ -40,7 +44,15 @@ class Paths:
             config = platformdirs.user_config_path("paceline", appauthor=False)
         chosen = environ.get("PACELINE_MODELS")
         models = Path(chosen).expanduser() if chosen else data / "models"
-        return cls(models=models, profiles=state / "profiles", logs=state / "logs", config=config)
+        return cls(
+            models=models, profiles=state / "profiles", logs=state / "logs", config=config, chats=data / "chats",
+            states=state / "states",
+        )
+
+    @property
+    def chat_store(self) -> Path:
+        """The database that holds every chat."""
+        return self.chats / "chats.db"
 
     @property
     def engine_log(self) -> Path:

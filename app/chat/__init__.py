@@ -1,0 +1,1 @@
+"""A chat's values and what makes its replies. Knows neither SQL nor widgets."""
