@@ -12,6 +12,7 @@ from engine.errors import (
     EngineError,
     LoadCancelled,
     LoadFailed,
+    StateNotSaved,
     TemplateFailed,
 )
 from engine.sampling import SamplingParams
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BadRequest", "ChatMessage", "ContextFull", "DecodeFailed", "Engine", "EngineDied", "EngineError",
     "EngineProcess", "Finished", "GenerationEvent", "GenerationRequest", "LoadCancelled", "LoadConfig", "LoadFailed",
-    "LoadProgress", "Notice", "PrefillProgress", "RoundDone", "SamplingParams", "TemplateFailed", "TextDelta",
+    "LoadProgress", "Notice", "PrefillProgress", "RoundDone", "SamplingParams", "StateNotSaved", "TemplateFailed", "TextDelta",
 ]
 
 

@@ -13,12 +13,14 @@ import weakref
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import psutil
 
+from engine import saved_state
 from engine.acceptance import AcceptanceModel
 from engine.adaptive_length import AdaptiveLength
 from engine.calibrate import calibrate
@@ -35,6 +37,7 @@ from engine.llama.sampler import SamplerChain
 from engine.metrics import Trace
 from engine.profile import Profile, load_profile, profile_path
 from engine.prompt import Prompt, PromptBuilder
+from engine.saved_state import file_identity
 from engine.session import Session
 from engine.text_stream import TextStream
 from engine.token_cache import TokenCache, can_roll_back
@@ -87,7 +90,8 @@ class Engine:
         self.context = context
         self._max_block = min(config.max_block, config.batch, RECURRENT_SNAPSHOTS if self.target.is_recurrent else config.max_block)
         target = self._open_context(self.target, self._max_block, self._closing)
-        self._session = Session(TokenCache(target))
+        self._cache = TokenCache(target)
+        self._session = Session(self._cache)
         self._rollback = can_roll_back(target)
         if not self._rollback:
             self._note(f"{config.target.name} cannot take tokens back (recurrent layers), so replies are decoded plainly")
@@ -96,6 +100,8 @@ class Engine:
         self._profile = self._open_profile(config, target, gpu)
         self._lookup = NgramDrafter() if self._rollback else None
         self._decoder = Decoder(self._session, self.target, self._cancel)
+        # Now, as the files may be replaced while they are in use.
+        self._identities = [file_identity(path) for path in (config.target, config.draft if draft else None) if path]
         self._prompts = PromptBuilder(self.target)
         if self._prompts.notice:
             self._note(self._prompts.notice)
@@ -274,6 +280,35 @@ class Engine:
         self._prompts.forget()
         if self._draft_model is not None:
             self._draft_model.forget()
+
+    def save_state(self, path: Path) -> int:
+        """Keep in `path` what has been read of this chat, by both models, so that after `restore_state` in an engine
+        with the same settings only what is new is read. The bytes written; 0, and no file, when nothing was read yet.
+
+        Ends a reply that is open. Raises StateNotSaved; `path` is what it was then.
+        """
+        self._check_open()
+        self._end_reply()
+        return saved_state.save(path, *self._state())
+
+    def restore_state(self, path: Path) -> bool:
+        """Go on from what `save_state` wrote. False, never an error, when there is none, it is of other models or
+        settings, or it is damaged: the next reply then reads its whole prompt. Ends a reply that is open."""
+        self._check_open()
+        self._end_reply()
+        return saved_state.restore(path, *self._state())
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[str, TokenCache]], PromptBuilder]:
+        """What a state is good for, what its last bits hang on, and what it is made of."""
+        config = self.config
+        key = {
+            "build": binding.VERSION, "context": self.context, "kv_type": config.kv_type,
+            "flash_attention": config.flash_attention,
+        }
+        machine = {name: value for name, value in self._profile_key(config).items() if name not in ("target", "draft")}
+        caches = [self._cache, *([self._draft_model.cache] if self._draft_model else [])]
+        parts = dict(zip(("target", "draft"), zip(self._identities, caches, strict=True), strict=False))
+        return key, {**machine, "batch": config.batch}, parts, self._prompts
 
     def describe(self) -> dict[str, Any]:
         """What is loaded, for reports: models, devices, build."""

@@ -52,6 +52,10 @@ class EngineDied(EngineError):
     """The engine's process ended, ran out of memory or stopped answering."""
 
 
+class StateNotSaved(EngineError):
+    """A chat's caches could not be written to disk; the file that was there before is untouched."""
+
+
 class WorkCancelled(EngineError):
     """The caller asked to stop work in a child process; the process is gone and nothing was left behind."""
 

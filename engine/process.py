@@ -120,6 +120,16 @@ class EngineProcess:
         self._end_open_reply()
         self._receive(self._send("forget"))
 
+    def save_state(self, path: Path) -> int:
+        """As Engine.save_state."""
+        self._end_open_reply()
+        return int(self._receive(self._send("save_state", path)).value)
+
+    def restore_state(self, path: Path) -> bool:
+        """As Engine.restore_state. Raises EngineDied if the process ends over it."""
+        self._end_open_reply()
+        return bool(self._receive(self._send("restore_state", path)).value)
+
     def describe(self) -> dict[str, Any]:
         return self._description
 

@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.chat_template import ChatTemplate
 from engine.errors import BadRequest, ContextFull, TemplateFailed
@@ -116,7 +116,39 @@ class PromptBuilder:
         if request.prompt is not None:
             return
         chat = (*request.messages, ChatMessage("assistant", text))
-        self._turns[chat] = Prompt(prompt.ids + self._spell(reply, text), prompt.dropped)
+        self._keep(chat, Prompt(prompt.ids + self._spell(reply, text), prompt.dropped))
+
+    def turns_along(self, read: Sequence[int]) -> dict[str, Any]:
+        """The remembered turns of the chat that the tokens `read` belong to, fit for JSON; see `read_turns`."""
+        def shared(ids: Sequence[int]) -> int:
+            return next((i for i, (a, b) in enumerate(zip(ids, read, strict=False)) if a != b), min(len(ids), len(read)))
+
+        along = {chat: turn for chat, turn in self._turns.items() if shared(turn.ids) == min(len(turn.ids), len(read))}
+        longest = max(along, key=len, default=())
+        return {
+            "messages": [[message.role, message.content] for message in longest],
+            "turns": [
+                {"messages": len(chat), "dropped": turn.dropped, "shared": (n := shared(turn.ids)), "own": list(turn.ids[n:])}
+                for chat, turn in along.items() if chat == longest[: len(chat)]
+            ],
+        }
+
+    @staticmethod
+    def read_turns(saved: Any, read: Sequence[int]) -> dict[Chat, Prompt]:
+        """What `turns_along` gave for `read`. Raises KeyError, TypeError or ValueError for anything else."""
+        messages = tuple(ChatMessage(role, str(content)) for role, content in saved["messages"])
+        return {
+            messages[: turn["messages"]]: Prompt((*read[: turn["shared"]], *map(int, turn["own"])), int(turn["dropped"]))
+            for turn in saved["turns"]
+        }
+
+    def recall(self, turns: Mapping[Chat, Prompt]) -> None:
+        """Remember these turns too."""
+        for chat, turn in turns.items():
+            self._keep(chat, turn)
+
+    def _keep(self, chat: Chat, turn: Prompt) -> None:
+        self._turns[chat] = turn
         self._turns.move_to_end(chat)
         if len(self._turns) > MEMORY:
             self._turns.popitem(last=False)

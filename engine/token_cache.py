@@ -81,6 +81,24 @@ class TokenCache:
         self.clear()
         return kept
 
+    @property
+    def in_whole_batches(self) -> int:
+        """How many of the held tokens were read in whole batches from the start; see `reproducible`."""
+        return self._in_whole_batches
+
+    def settle(self) -> None:
+        """Take back now what is no longer wanted; where the cache cannot, it is emptied, as the next `extend` would."""
+        self._rewind()
+
+    def load(self, tokens: list[int], state: memoryview, in_whole_batches: int) -> bool:
+        """Hold `tokens`, whose `state` a context like this one gave. False if llama.cpp does not take it: empty then."""
+        self.clear()
+        if not self.context.load_state(state, self.sequence) or self.context.length(self.sequence) != len(tokens):
+            self.context.clear(self.sequence)
+            return False
+        self.held, self.wanted, self._in_whole_batches = tokens, len(tokens), in_whole_batches
+        return True
+
     def clear(self) -> None:
         """Forget everything."""
         self.context.clear(self.sequence)

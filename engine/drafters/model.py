@@ -55,6 +55,10 @@ class ModelDrafter:
         self._reproducible = reproducible
 
     @property
+    def cache(self) -> TokenCache:
+        return self._cache
+
+    @property
     def context(self) -> Context:
         return self._cache.context
 

@@ -6,14 +6,16 @@ blocks of (sequence, first position, tokens). Positions count tokens from 0.
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
-from engine.errors import DecodeAborted, DecodeFailed, LoadFailed, NoCacheSlot
+from engine.errors import DecodeAborted, DecodeFailed, LoadFailed, NoCacheSlot, StateNotSaved
 from engine.llama.binding import CancelFlag, count_native, lib, take_complaints
 from engine.llama.model import Model
 
@@ -21,6 +23,9 @@ KV_TYPES: dict[str, int] = {"f16": lib.GGML_TYPE_F16, "q8_0": lib.GGML_TYPE_Q8_0
 RECURRENT_SNAPSHOTS = 8
 """Recurrent layers keep one state per token that may be taken back; a state of a current hybrid model is
 tens of MB, so few are kept and blocks on such models are short."""
+STATE_RESERVE = 256 << 20
+"""Memory that a copy of a cache leaves free."""
+_BYTES = ctypes.POINTER(ctypes.c_uint8)
 
 
 class Context:
@@ -48,7 +53,7 @@ class Context:
             False: lib.LLAMA_FLASH_ATTN_TYPE_DISABLED,
         }[flash_attention]
         params.no_perf = True
-        params.swa_full = model.has_sliding_window  # a window-sized cache cannot take tokens back
+        params.swa_full = model.sliding_window > 0  # a window-sized cache cannot take tokens back
         params.n_rs_seq = RECURRENT_SNAPSHOTS if model.is_recurrent else 0
         params.abort_callback = self.cancel.callback
         params.abort_callback_data = self.cancel.address
@@ -129,9 +134,12 @@ class Context:
 
         Recurrent layers: a decode of n rows writes n snapshots, one for each row, and leaves older ones where they
         are, now in wrong places. llama.cpp 0.3.36 would go back to those; only what lies within the last decode
-        is taken back here.
+        is taken back here. Sliding windows: a state that was saved and loaded lacks what no longer is in any window.
         """
         if self.model.is_recurrent and self.length(sequence) - length >= self._last_rows.get(sequence, 0):
+            return False
+        window = self.model.sliding_window
+        if window and lib.llama_memory_seq_pos_min(self._memory, sequence) > max(0, length - window):
             return False
         return bool(lib.llama_memory_seq_rm(self._memory, sequence, length, -1))
 
@@ -139,6 +147,25 @@ class Context:
         """Forget all of `sequence`; always possible."""
         self._last_rows.pop(sequence, None)
         lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+
+    def state(self, sequence: int = 0) -> memoryview:
+        """A copy of what the cache holds of `sequence`. Raises StateNotSaved where that needs more memory than is free."""
+        size = lib.llama_state_seq_get_size(self._pointer, sequence)
+        if size > psutil.virtual_memory().available - STATE_RESERVE:
+            raise StateNotSaved(f"saving what was read of this chat takes {size / 1e9:.1f} GB of memory, which are not free")
+        buffer = np.empty(size, dtype=np.uint8)
+        if lib.llama_state_seq_get_data(self._pointer, buffer.ctypes.data_as(_BYTES), size, sequence) != size:
+            raise StateNotSaved(f"llama.cpp cannot save this model's cache: {take_complaints() or 'no reason given'}")
+        return buffer.data
+
+    def load_state(self, state: memoryview, sequence: int = 0) -> bool:
+        """Put back what `state` gave, in a context of the same model and settings. False if llama.cpp refuses: `sequence`
+        is then to be cleared. The bytes must be as they were given; llama.cpp ends the process over some that are not."""
+        self._last_rows.pop(sequence, None)
+        data = np.frombuffer(state, dtype=np.uint8)
+        read = lib.llama_state_seq_set_data(self._pointer, data.ctypes.data_as(_BYTES), len(data), sequence)
+        lib.llama_synchronize(self._pointer)
+        return bool(read == len(data))
 
     def close(self) -> None:
         """Free the cache and the batch. Safe to call twice."""

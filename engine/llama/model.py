@@ -79,8 +79,9 @@ class Model:
         return buffer.value.decode("utf-8", errors="replace")
 
     @property
-    def has_sliding_window(self) -> bool:
-        return int(lib.llama_model_n_swa(self.pointer)) > 0
+    def sliding_window(self) -> int:
+        """Tokens that its sliding-window layers see; 0 where there are none."""
+        return int(lib.llama_model_n_swa(self.pointer))
 
     @property
     def is_recurrent(self) -> bool:
