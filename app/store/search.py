@@ -1,0 +1,110 @@
+"""Finding words in messages: anywhere in a word, in any script, whatever the case.
+
+Words of three characters and more go to the trigram index, always as quoted strings, so that nothing a user types is
+query syntax. Shorter ones (two Chinese characters are a word, one emoji is) have no trigram: they are looked for in the
+messages that the longer words leave, or in all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from app.chat.conversation import Role
+from app.store.base import Part
+from app.store.rows import storable
+
+_TRIGRAM = 3
+_BEFORE, _AFTER = 40, 120
+"""Characters of text a snippet shows before and after its first hit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A message that was found."""
+
+    chat_id: int
+    message_id: int
+    title: str
+    """The chat's."""
+    role: Role
+    created: float
+    snippet: tuple[tuple[str, bool], ...]
+    """A line of the text around the first place, in pieces; True: a searched word."""
+
+
+class Words:
+    """What somebody typed into a search field. False if that was only blanks."""
+
+    def __init__(self, query: str) -> None:
+        self._words = storable(query).replace("\0", " ").split()
+
+    def __bool__(self) -> bool:
+        return bool(self._words)
+
+    def matching(self, select: str) -> tuple[str, list[Any]]:
+        """`select` (over messages m) for those that hold every word, and its parameters; more conditions and an ORDER BY
+        may follow."""
+        long = [word for word in self._words if len(word) >= _TRIGRAM]
+        conditions, params = ["m.deleted IS NULL"], []
+        source = "messages m"
+        if long:
+            source = "messages_text t JOIN messages m ON m.id = t.rowid"
+            conditions.insert(0, "messages_text MATCH ?")
+            params.append(" ".join('"' + word.replace('"', '""') + '"' for word in long))
+        for word in self._words:
+            if len(word) < _TRIGRAM:
+                cases = _cases(word)
+                conditions.append("(" + " OR ".join("instr(m.text, ?)" for _ in cases) + ")")
+                params += cases
+        return f"{select} FROM {source} WHERE {' AND '.join(conditions)}", params
+
+    def in_title(self) -> tuple[str, list[Any]]:
+        """A condition on chats c, and its parameters."""
+        return "(" + " AND ".join("instr(fold(c.title), fold(?))" for _ in self._words) + ")", list(self._words)
+
+    def marked(self, text: str) -> tuple[tuple[str, bool], ...]:
+        """The whole of `text` in pieces; True: one of the words."""
+        pattern = re.compile("|".join(re.escape(w) for w in sorted(self._words, key=len, reverse=True)) or r"(?!)", re.IGNORECASE)
+        pieces: list[tuple[str, bool]] = []
+        end = 0
+        for match in pattern.finditer(text):
+            pieces += [(text[end : match.start()], False), (match.group(), True)]
+            end = match.end()
+        return tuple(piece for piece in (*pieces, (text[end:], False)) if piece[0])
+
+    def snippet(self, text: str) -> tuple[tuple[str, bool], ...]:
+        """One line around the first of the words."""
+        places = [match.start() for word in self._words if (match := re.search(re.escape(word), text, re.IGNORECASE))]
+        start = max(0, min(places, default=0) - _BEFORE)
+        end = start + _BEFORE + _AFTER
+        line = " ".join(text[start:end].split())
+        return self.marked(("…" if start else "") + line + ("…" if end < len(text) else ""))
+
+
+class Search(Part):
+    """The part of the store that finds messages."""
+
+    def search(self, text: str, chat_id: int | None = None, limit: int = 100) -> list[Hit]:
+        """Messages that hold every word of `text`, the ones stored last first; in one chat, or in all."""
+        if not (words := Words(text)):
+            return []
+        found, params = words.matching("SELECT m.id")
+        if chat_id is not None:
+            found, params = f"{found} AND m.chat_id = ?", [*params, chat_id]
+        order = "t.rowid" if "messages_text t" in found else "m.id"
+        rows = self._db.rows(
+            "SELECT m.chat_id, m.id, c.title, m.role, m.created, m.text FROM messages m JOIN chats c ON c.id = m.chat_id"
+            f" WHERE m.id IN ({found} AND m.chat_id IN (SELECT id FROM chats WHERE deleted IS NULL)"
+            f" ORDER BY {order} DESC LIMIT ?) ORDER BY m.id DESC",
+            [*params, limit],
+        )
+        return [Hit(*row[:5], words.snippet(row[5])) for row in rows]
+
+
+def _cases(word: str) -> list[str]:
+    """The ways a word of one or two characters may be written in small and capital letters."""
+    letters = [sorted({char, char.lower(), char.upper()}) for char in word]
+    return ["".join(letters) for letters in itertools.product(*letters)]
