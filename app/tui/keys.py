@@ -1,0 +1,156 @@
+"""The key map: which keys do what, and the user's own keys instead.
+
+Every binding of the app has an id from `KEYS`; `bind` makes the Binding, so that a key, its words and its id stand in one
+place. The user's `[keys]` table of settings.toml gives an id other keys; what cannot work is told and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.app import App
+from textual.binding import Binding
+from textual.keys import Keys, key_to_character
+from textual.widgets import TextArea
+
+Where = Literal["everywhere", "chat", "prompt", "message", "list"]
+"""Where a binding works. `everywhere` and `chat` are heard while the prompt has the focus; `message` and `list` are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """The keys of one binding id, comma-separated as Textual writes them, and what they do in a few words."""
+
+    keys: str
+    words: str
+    where: Where
+
+
+KEYS: dict[str, KeyEntry] = {
+    "help": KeyEntry("f1", "Help", "everywhere"),
+    "quit": KeyEntry("ctrl+q", "Quit", "everywhere"),
+    "palette": KeyEntry("ctrl+p", "All commands", "everywhere"),
+    "settings": KeyEntry("f10", "Settings", "everywhere"),
+    "new_chat": KeyEntry("ctrl+n", "New chat", "chat"),
+    "history": KeyEntry("ctrl+o", "Open a chat", "chat"),
+    "find": KeyEntry("ctrl+f", "Find in this chat", "chat"),
+    "models": KeyEntry("f3", "Models", "chat"),
+    "reload": KeyEntry("f5", "Load the model again", "chat"),
+    "rename": KeyEntry("f2", "Rename the chat", "chat"),
+    "system": KeyEntry("f4", "System prompt and sampling", "chat"),
+    "details": KeyEntry("f8", "Details of the chat", "chat"),
+    "cancel": KeyEntry("escape", "Stop the reply", "chat"),
+    "regenerate": KeyEntry("ctrl+r", "Another reply", "chat"),
+    "pace": KeyEntry("ctrl+g,f9", "Pace panel", "chat"),
+    "origins": KeyEntry("f11", "Colour by origin", "chat"),
+    "thinking": KeyEntry("ctrl+t", "Show or fold thinking", "chat"),
+    "copy_reply": KeyEntry("f12", "Copy the last reply", "chat"),
+    "older": KeyEntry("shift+pageup", "Scroll up", "chat"),
+    "newer": KeyEntry("shift+pagedown", "Scroll down", "chat"),
+    "oldest": KeyEntry("ctrl+home", "First message", "chat"),
+    "newest": KeyEntry("ctrl+end", "Last message", "chat"),
+    "send": KeyEntry("enter", "Send", "prompt"),
+    "newline": KeyEntry("ctrl+j,alt+enter,shift+enter", "New line", "prompt"),
+    "earlier_prompt": KeyEntry("up", "Earlier prompt, on the first line", "prompt"),
+    "later_prompt": KeyEntry("down", "Later prompt, on the last line", "prompt"),
+    "complete": KeyEntry("tab", "Take the completion", "prompt"),
+    "drop_attachment": KeyEntry("f6", "Leave out the last attachment", "prompt"),
+    "copy": KeyEntry("c", "Copy the message", "message"),
+    "edit": KeyEntry("e", "Edit and send again", "message"),
+    "branch": KeyEntry("b", "Branch into a new chat", "message"),
+    "delete": KeyEntry("d,delete", "Delete", "message"),
+    "undo": KeyEntry("u", "Undo the last delete", "message"),
+    "previous_branch": KeyEntry("left", "Previous branch", "message"),
+    "next_branch": KeyEntry("right", "Next branch", "message"),
+}
+
+_HEARD_TOGETHER: dict[Where, frozenset[Where]] = {
+    "everywhere": frozenset(("everywhere", "chat", "prompt", "message", "list")),
+    "chat": frozenset(("everywhere", "chat", "prompt", "message")),
+    "prompt": frozenset(("everywhere", "chat", "prompt")),
+    "message": frozenset(("everywhere", "chat", "message")),
+    "list": frozenset(("everywhere", "list")),
+}
+_MODIFIERS = frozenset(("ctrl", "alt", "shift", "super", "hyper", "meta"))
+_SAME_BYTE = {"ctrl+m": "enter", "ctrl+i": "tab", "ctrl+h": "backspace", "ctrl+left_square_bracket": "escape"}
+"""What older terminals cannot tell apart."""
+
+
+def bind(id: str, action: str, *, show: bool = False, priority: bool = False) -> Binding:
+    """The Binding with the keys and words of `id`; KeyError for one that is not in the map."""
+    entry = KEYS[id]
+    return Binding(entry.keys, action, entry.words, show=show, priority=priority, id=id)
+
+
+def checked(own: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Those of the user's keys that work, and one line for each that does not."""
+    kept: dict[str, str] = {}
+    problems: list[str] = []
+    for id, keys in own.items():
+        if problem := _problem_alone(id, keys) or _conflict(id, keys, own):
+            problems.append(problem)
+        else:
+            kept[id] = keys
+    return kept, problems
+
+
+def apply_keys(app: App[object], own: Mapping[str, str]) -> list[str]:
+    """Give the app the user's keys. One line for each that cannot work; its default stays."""
+    kept, problems = checked(own)
+    app.set_keymap(kept)
+    return problems
+
+
+def keys_of(id: str, own: Mapping[str, str]) -> list[str]:
+    """The keys of a binding in Textual's long form, as the user has them."""
+    keys = own.get(id) or KEYS[id].keys
+    return [_SAME_BYTE.get(key, key) for key in map(_long_form, keys.split(","))]
+
+
+def _problem_alone(id: str, keys: str) -> str | None:
+    if id not in KEYS:
+        return f"keys.{id}: nothing has that name; the help screen lists the names"
+    where = KEYS[id].where
+    for key in keys.split(","):
+        if not _is_key(key.strip()):
+            return f"keys.{id}: {key.strip()!r} is not a key; write it as in ctrl+n, f5 or shift+pageup"
+        if where in ("everywhere", "chat", "prompt") and key_to_character(_long_form(key)) is not None:
+            return f"keys.{id}: {key.strip()!r} is a character to type; add ctrl or alt, or take a function key"
+        if where in ("everywhere", "chat") and (words := _EDITING.get(_long_form(key))):
+            return f"keys.{id}: {key.strip()} edits the prompt ({words.lower()}); take another key"
+    return None
+
+
+def _conflict(id: str, keys: str, own: Mapping[str, str]) -> str | None:
+    """What else these keys would do at the same place."""
+    wanted = set(keys_of(id, {id: keys}))
+    for other, entry in KEYS.items():
+        if other != id and entry.where in _HEARD_TOGETHER[KEYS[id].where]:
+            rival = own if _problem_alone(other, own.get(other, "f1")) is None else {}
+            if taken := wanted & set(keys_of(other, rival)):
+                return f"keys.{id}: {min(taken)} is taken by {other} ({entry.words.lower()})"
+    return None
+
+
+def _is_key(key: str) -> bool:
+    *modifiers, name = key.split("+") if key not in ("+", "") else ["+"]
+    known = len(name) == 1 or name in _NAMED or key_to_character(name) is not None
+    return bool(name) and known and set(modifiers) <= _MODIFIERS and len(set(modifiers)) == len(modifiers)
+
+
+def _long_form(key: str) -> str:
+    """`ctrl+?` as Textual names it in events: `ctrl+question_mark`."""
+    return next(iter(Binding.make_bindings([Binding(key.strip(), "", "")]))).key
+
+
+_NAMED = frozenset(key.value for key in Keys)
+_EDITING: dict[str, str] = {
+    binding.key: binding.description
+    for declared in TextArea.BINDINGS
+    if isinstance(declared, Binding)
+    for binding in Binding.make_bindings([declared])
+    if binding.key not in keys_of("drop_attachment", {})
+}
+"""Keys the prompt's editor uses itself."""
