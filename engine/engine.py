@@ -34,6 +34,7 @@ from engine.llama import binding
 from engine.llama.context import RECURRENT_SNAPSHOTS, Context
 from engine.llama.model import Model
 from engine.llama.sampler import SamplerChain
+from engine.load_check import check_block, load_failures
 from engine.metrics import Trace
 from engine.profile import Profile, load_profile, profile_path
 from engine.prompt import Prompt, PromptBuilder
@@ -92,12 +93,14 @@ class Engine:
         target = self._open_context(self.target, self._max_block, self._closing)
         self._cache = TokenCache(target)
         self._session = Session(self._cache)
-        self._rollback = can_roll_back(target)
+        with load_failures(config.target.name):
+            self._rollback = can_roll_back(target)
         if not self._rollback:
             self._note(f"{config.target.name} cannot take tokens back (recurrent layers), so replies are decoded plainly")
         draft = self._open_draft(config, gpu) if config.draft and self._rollback else None
         self._draft_model = draft
-        self._profile = self._open_profile(config, target, gpu)
+        with load_failures(config.target.name):
+            self._profile = self._open_profile(config, target)
         self._lookup = NgramDrafter() if self._rollback else None
         self._decoder = Decoder(self._session, self.target, self._cancel)
         # Now, as the files may be replaced while they are in use.
@@ -132,7 +135,9 @@ class Engine:
                 model = self._open_model("draft", config.draft_gpu_layers, gpu, closing)
                 shared = check_vocabularies(self.target, model)
                 context = self._open_context(model, 1, closing)
-                if not can_roll_back(context, one_by_one=True):
+                with load_failures(model.path.name):
+                    steps_back = can_roll_back(context, one_by_one=True)
+                if not steps_back:
                     raise IncompatibleDraft(f"{model.path.name} cannot take drafted tokens back (recurrent layers)")
             except (IncompatibleDraft, LoadFailed) as error:
                 self._note(f"running without the draft model: {error}")
@@ -140,7 +145,8 @@ class Engine:
             self._closing.push(closing.pop_all())
         return ModelDrafter(TokenCache(context), shared)
 
-    def _open_profile(self, config: LoadConfig, target: Context, gpu: bool) -> Profile:
+    def _open_profile(self, config: LoadConfig, target: Context) -> Profile:
+        """What is known of this pair here; measured now where nothing is, else the block of the load check is decoded."""
         key = self._profile_key(config)
         profile = load_profile(config.profile_dir, key)
         if profile is None:
@@ -153,6 +159,8 @@ class Engine:
             # Copies, as they have the rounding of the file: the next start must decide seeded replies alike.
             profile = Profile(profile_path(config.profile_dir, key), key, costs.copy(), costs.copy())
             profile.save()
+        else:
+            check_block(target, profile.costs, self._max_block)
         return profile
 
     def _profile_key(self, config: LoadConfig) -> dict[str, str]:
