@@ -13,6 +13,9 @@ from app.store.errors import NotFound
 from app.store.rows import CHAT_COLUMNS, chat_of, settings_json, storable, summary_of
 from app.store.search import Words
 
+_PORTION = 200
+"""Messages that are purged in one transaction, which takes some 0.1 s."""
+
 
 class Chats(Part):
     """The part of the store that knows chats."""
@@ -42,8 +45,11 @@ class Chats(Part):
             params.append(tag)
         if words := Words(query):
             in_title, title_params = words.in_title()
-            in_text, text_params = words.matching("SELECT m.chat_id")
-            conditions.append(f"({in_title} OR c.id IN ({in_text}))")
+            source, in_text, text_params = words.in_messages()
+            if words.indexed:
+                conditions.append(f"({in_title} OR c.id IN (SELECT m.chat_id FROM {source} WHERE {in_text}))")
+            else:  # chat by chat, until there are enough
+                conditions.append(f"({in_title} OR EXISTS (SELECT 1 FROM {source} WHERE m.chat_id = c.id AND {in_text}))")
             params += title_params + text_params
         rows = self._db.rows(
             f"SELECT {CHAT_COLUMNS},"
@@ -98,12 +104,19 @@ class Chats(Part):
         """Delete for good what was deleted longer ago than that: chats and single messages. The ids of the chats, for
         whoever keeps other files of theirs."""
         until = time.time() - older_than_seconds
+        doomed = self._db.rows(
+            "SELECT m.id FROM messages m JOIN chats c ON c.id = m.chat_id WHERE m.deleted <= ? OR c.deleted <= ? ORDER BY m.id DESC",
+            (until, until),
+        )
+        # Children first and in small portions, as other windows want to write meanwhile.
+        for start in range(0, len(doomed), _PORTION):
+            with self._db.writing() as db:
+                db.executemany(
+                    "DELETE FROM messages WHERE id = ? AND (deleted <= ? OR chat_id IN (SELECT id FROM chats WHERE deleted <= ?))",
+                    [(row[0], until, until) for row in doomed[start : start + _PORTION]],
+                )
         with self._db.writing() as db:
-            gone = [row[0] for row in db.execute("SELECT id FROM chats WHERE deleted <= ?", (until,))]
-            # Row by row in one statement: a cascade down a branch of thousands would go too deep for SQLite.
-            db.execute("DELETE FROM messages WHERE deleted <= ? OR chat_id IN (SELECT id FROM chats WHERE deleted <= ?)", (until, until))
-            db.executemany("DELETE FROM chats WHERE id = ?", [(i,) for i in gone])
-        return gone
+            return [row[0] for row in db.execute("DELETE FROM chats WHERE deleted <= ? RETURNING id", (until,)).fetchall()]
 
     def _set(self, chat_id: int, column: str, value: Any) -> None:
         with self._db.writing() as db:

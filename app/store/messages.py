@@ -10,6 +10,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
 from app.chat.conversation import (
@@ -46,9 +47,9 @@ class Messages(Part):
         leaf = self._db.row("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,))
         if leaf is None:
             raise NotFound(f"chat {chat_id} is not there any more; it was deleted for good")
+        rows = self._db.rows(f"{_UPWARDS} SELECT {_COLUMNS_OF_M} FROM up JOIN messages m ON m.id = up.id", (leaf[0],))
         # A parent is stored before its children, so the order of ids is the order of the branch.
-        rows = self._db.rows(f"{_UPWARDS} SELECT {_COLUMNS_OF_M} FROM up JOIN messages m ON m.id = up.id ORDER BY m.id", (leaf[0],))
-        return [message_of(row) for row in rows]
+        return [message_of(row) for row in sorted(rows, key=itemgetter(0))]
 
     def tree(self, chat_id: int) -> list[Message]:
         """Every message of the chat on every branch, parents before children."""

@@ -44,22 +44,25 @@ class Words:
     def __bool__(self) -> bool:
         return bool(self._words)
 
-    def matching(self, select: str) -> tuple[str, list[Any]]:
-        """`select` (over messages m) for those that hold every word, and its parameters; more conditions and an ORDER BY
-        may follow."""
-        long = [word for word in self._words if len(word) >= _TRIGRAM]
-        conditions, params = ["m.deleted IS NULL"], []
-        source = "messages m"
-        if long:
-            source = "messages_text t JOIN messages m ON m.id = t.rowid"
-            conditions.insert(0, "messages_text MATCH ?")
-            params.append(" ".join('"' + word.replace('"', '""') + '"' for word in long))
+    @property
+    def indexed(self) -> bool:
+        """Whether the index narrows the search down; otherwise texts have to be looked through."""
+        return any(len(word) >= _TRIGRAM for word in self._words)
+
+    def in_messages(self) -> tuple[str, str, list[Any]]:
+        """What to select from (messages m, with the index before it if that helps), the condition that a message is
+        there and holds every word, and its parameters."""
+        source, conditions, params = "messages m", ["m.deleted IS NULL"], []
+        if self.indexed:
+            source = "messages_text t CROSS JOIN messages m ON m.id = t.rowid"
+            conditions.append("messages_text MATCH ?")
+            params.append(" ".join('"' + w.replace('"', '""') + '"' for w in self._words if len(w) >= _TRIGRAM))
         for word in self._words:
             if len(word) < _TRIGRAM:
-                cases = _cases(word)
-                conditions.append("(" + " OR ".join("instr(m.text, ?)" for _ in cases) + ")")
-                params += cases
-        return f"{select} FROM {source} WHERE {' AND '.join(conditions)}", params
+                condition, values = _contains(word)
+                conditions.append(condition)
+                params += values
+        return source, " AND ".join(conditions), params
 
     def in_title(self) -> tuple[str, list[Any]]:
         """A condition on chats c, and its parameters."""
@@ -91,20 +94,26 @@ class Search(Part):
         """Messages that hold every word of `text`, the ones stored last first; in one chat, or in all."""
         if not (words := Words(text)):
             return []
-        found, params = words.matching("SELECT m.id")
+        source, condition, params = words.in_messages()
         if chat_id is not None:
-            found, params = f"{found} AND m.chat_id = ?", [*params, chat_id]
-        order = "t.rowid" if "messages_text t" in found else "m.id"
+            condition, params = f"{condition} AND m.chat_id = ?", [*params, chat_id]
+        # The joins keep this order, which lets both the index and the table be read from their ends until there are enough.
         rows = self._db.rows(
-            "SELECT m.chat_id, m.id, c.title, m.role, m.created, m.text FROM messages m JOIN chats c ON c.id = m.chat_id"
-            f" WHERE m.id IN ({found} AND m.chat_id IN (SELECT id FROM chats WHERE deleted IS NULL)"
-            f" ORDER BY {order} DESC LIMIT ?) ORDER BY m.id DESC",
+            f"SELECT m.chat_id, m.id, c.title, m.role, m.created, m.text FROM {source} CROSS JOIN chats c ON c.id = m.chat_id"
+            f" WHERE {condition} AND c.deleted IS NULL ORDER BY {'t.rowid' if words.indexed else 'm.id'} DESC LIMIT ?",
             [*params, limit],
         )
-        return [Hit(*row[:5], words.snippet(row[5])) for row in rows]
+        return [
+            Hit(row["chat_id"], row["id"], row["title"], row["role"], row["created"], words.snippet(row["text"])) for row in rows
+        ]
 
 
-def _cases(word: str) -> list[str]:
-    """The ways a word of one or two characters may be written in small and capital letters."""
+def _contains(word: str) -> tuple[str, list[str]]:
+    """A condition that the text of m holds a word of one or two characters, and its parameters. LIKE knows the case of
+    ASCII letters only; other scripts are tried in each way of writing."""
+    if word.isascii():
+        escaped = re.sub(r"([\\%_])", r"\\\1", word)
+        return "m.text LIKE ? ESCAPE '\\'", [f"%{escaped}%"]
     letters = [sorted({char, char.lower(), char.upper()}) for char in word]
-    return ["".join(letters) for letters in itertools.product(*letters)]
+    cases = ["".join(chosen) for chosen in itertools.product(*letters)]
+    return "(" + " OR ".join("instr(m.text, ?)" for _ in cases) + ")", cases
