@@ -98,9 +98,14 @@ class Database:
         """Everything here into `other`, which is empty. Raises StoreError."""
         try:
             with self._lock:
-                self._connection.backup(other._connection)
+                other.read_from(self._connection)
         except sqlite3.Error as error:
             raise explain(error, self.path) from error
+
+    def read_from(self, source: sqlite3.Connection) -> None:
+        """Everything of `source` into this database, which is empty. Raises sqlite3.Error."""
+        with self._lock:
+            source.backup(self._connection)
 
     def close(self) -> None:
         """Idempotent. A log that cannot be folded in now is folded in by the next open."""

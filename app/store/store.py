@@ -9,6 +9,7 @@ from app.store.database import Database
 from app.store.errors import StoreError
 from app.store.messages import Messages
 from app.store.migrations import migrate
+from app.store.rescue import copy_unopened
 from app.store.search import Search
 from app.store.totals import Totals
 
@@ -39,6 +40,21 @@ class ChatStore(Chats, Messages, Search, Totals):
         database = Database.in_memory()
         migrate(database)
         return cls(database)
+
+    @classmethod
+    def copy_of(cls, path: Path) -> ChatStore:
+        """A store in memory with what can be read of the file at `path`, for going on when `open` has raised; empty if
+        nothing can. The file is not touched."""
+        memory = Database.in_memory()
+        try:
+            copy_unopened(path, memory)
+            migrate(memory)
+        except StoreError:
+            memory.close()
+            return cls.in_memory()
+        store = cls(memory)
+        store.mark_interrupted()
+        return store
 
     @property
     def persistent(self) -> bool:
