@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,4 +18,4 @@ def letters(given_spans: list[OriginSpan] | tuple[OriginSpan, ...]) -> list[str]
 def test_packing_keeps_who_wrote_each_character_in_the_fewest_spans(given_spans: list[OriginSpan]) -> None:
     unpacked = unpack_origins(pack_origins(given_spans))
     assert letters(unpacked) == letters(given_spans)
-    assert all(a.origin != b.origin for a, b in zip(unpacked, unpacked[1:], strict=False))
+    assert all(a.origin != b.origin for a, b in itertools.pairwise(unpacked))
