@@ -14,11 +14,13 @@ import click
 
 from app import __version__
 from app.errors import AppError, Interrupted, OutputClosed
+from app.faults import one_line, report_fault
 from app.terminal import end_line, prepare_streams, say
 
 FAILED, WRONG_USAGE, INTERRUPTED, READER_LEFT = 1, 2, 130, 141
 
 COMMANDS = {
+    "chat": "app.commands.chat:chat",
     "ask": "app.commands.ask:ask",
     "models": "app.commands.models:models",
     "bench": "app.commands.bench:bench",
@@ -41,14 +43,21 @@ class LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="paceline", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> int:
     """A chat assistant that runs wholly on this machine.
 
     A small draft model writes ahead and the large one checks: the reply is the large model's own, sooner where
-    that pays.
+    that pays. Without a command the chat opens.
     """
+    if context.invoked_subcommand is not None:
+        return 0
+    from app.commands.chat import open_chat
+    from app.options import LoadChoices
+
+    return open_chat(LoadChoices())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OutputClosed:
         return READER_LEFT
     except Exception as error:  # noqa: BLE001 - nothing may reach the user as a traceback
-        say(_one_line(error) if isinstance(error, _answers()) else _report_fault(error))
+        say(one_line(error) if isinstance(error, _answers()) else report_fault(error))
         return FAILED
 
 
@@ -83,28 +92,3 @@ def _answers() -> tuple[type[Exception], ...]:
     trees = (("engine.errors", "EngineError"), ("models.errors", "ModelsError"))
     loaded = (getattr(sys.modules[module], name) for module, name in trees if module in sys.modules)
     return (AppError, MemoryError, OSError, *loaded)
-
-
-def _one_line(error: Exception) -> str:
-    if isinstance(error, MemoryError):
-        return "out of memory"
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _report_fault(error: Exception) -> str:
-    """Keep the traceback for a bug report, and say where it is."""
-    import traceback
-    from datetime import UTC, datetime
-
-    from app.paths import Paths, writable
-
-    summary = f"internal error: {type(error).__name__}: {_one_line(error)}"
-    log = Paths.find().crash_log
-    if not writable(log.parent):
-        return summary
-    with log.open("a", encoding="utf-8") as file:
-        file.write(f"{datetime.now(UTC).isoformat()} paceline {__version__}\n")
-        traceback.print_exception(error, file=file)
-    return f"{summary} (details in {log})"

@@ -3,15 +3,18 @@
 What is missing on disk is fetched, after a question where a person is there to answer it. A draft nobody asked for
 is a convenience: when it cannot come, or has no room in memory, the target runs without. A pair that does not fit
 into memory is refused before anything of it is loaded.
+
+Who hears the remarks and is asked is a `Front`: the terminal for commands, the chat's own (app/chat/loading.py) for the
+terminal app, where nothing may be printed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from app.downloads import fetch, total_size
 from app.errors import AppError, Interrupted
@@ -23,7 +26,7 @@ from app.paths import Paths, writable
 from app.plan import fit_into_memory
 from app.selection import NO_DRAFT, Choice, Selection, Selector
 from app.terminal import FractionBar, ask_yes, person_present, say
-from engine import Engine, LoadCancelled, LoadConfig, LoadProgress
+from engine import Engine, EngineProcess, LoadCancelled, LoadConfig, LoadProgress
 from models import ChecksumMismatch, Hardware, Inventory, ModelFile, Offline, read_gguf
 from models.inventory import current_record
 
@@ -54,38 +57,103 @@ class LocalPair:
         return {"target": self.target.as_json(), "draft": self.draft.as_json() if self.draft else None}
 
 
+class FilesMissing(AppError):
+    """Files that are needed are not on this disk, and may not be fetched."""
+
+    def __init__(self, text: str, files: Sequence[ModelFile]) -> None:
+        super().__init__(text)
+        self.files = tuple(files)
+
+
+class Front(Protocol):
+    """Whoever hears of a choice of files, and is asked."""
+
+    def say(self, line: str) -> None:
+        """A remark."""
+
+    def refusal(self, names: str, size: str, models_dir: Path) -> str | None:
+        """None if these files may be downloaded; otherwise why not, in words."""
+
+    def fetch(self, files: Sequence[ModelFile], models_dir: Path, *, offline: bool = False) -> object:
+        """Have the files on disk; `offline` only checks what is there. Raises ModelsError, or Interrupted."""
+
+
+class TerminalFront:
+    """Questions, remarks and bars on standard error."""
+
+    def say(self, line: str) -> None:
+        say(line)
+
+    def refusal(self, names: str, size: str, models_dir: Path) -> str | None:
+        if not person_present():
+            return f"not on this disk: {names} ({size}); add --yes to download, or name a file with --target"
+        if ask_yes(f"Not on this disk yet: {names}. Download {size} to {models_dir}?"):
+            return None
+        return "no model to answer with; --target names a file of your own"
+
+    def fetch(self, files: Sequence[ModelFile], models_dir: Path, *, offline: bool = False) -> object:
+        return fetch(files, models_dir, offline=offline)
+
+
 def local_pair(choices: LoadChoices, paths: Paths, modes: Sequence[str]) -> LocalPair:
     """The model files for `choices`, fetched where they are missing, and how to load them so that they fit. No draft is
-    loaded that no mode would use.
+    loaded that no mode would use. For commands: it asks and tells at the terminal.
 
     Raises AppError or ModelsError.
     """
+    front = TerminalFront()
+    return fitted(files_for(choices, paths, modes, front), choices, paths, modes, front)
+
+
+def files_for(choices: LoadChoices, paths: Paths, modes: Sequence[str], front: Front) -> LocalPair:
+    """The first half of `local_pair`: which files, all on disk. Raises AppError (FilesMissing) or ModelsError."""
     wants_draft = any(mode not in ("plain", "ngram") for mode in modes)
-    needs_draft = [mode for mode in modes if mode == "draft" or mode.startswith("fixed:")]
     selector = Selector.at(paths)
     inventory = selector.inventory
     selection = selector.select(choices.target, choices.draft if wants_draft else NO_DRAFT)
     if selection.remark:
-        say(selection.remark)
+        front.say(selection.remark)
     if not wants_draft and choices.draft not in (None, NO_DRAFT):
-        say(f"{' and '.join(modes)} decoding uses no draft model, so --draft is left out")
+        front.say(f"{' and '.join(modes)} decoding uses no draft model, so --draft is left out")
 
     models = [selection.target] + ([selection.draft] if selection.draft else [])
     draft = selection.draft
-    if missing := _missing([model.file for model in models if model.file], inventory):
+    if missing := _missing([model.file for model in models if model.file], inventory, front):
         if not choices.force:
-            _weigh_download(selection, choices, selector)
-        if _may_fetch(missing, choices, paths, optional=_is_optional(missing, selection)):
-            fetch(missing, paths.models, offline=choices.offline)
+            _weigh_download(selection, choices, selector, front)
+        if _may_fetch(missing, choices, paths, front, optional=_is_optional(missing, selection)):
+            front.fetch(missing, paths.models, offline=choices.offline)
         else:
             draft = None
+    needs_draft = _need_draft(modes)
     if needs_draft and draft is None:
         raise AppError(f"mode {needs_draft[0]} needs a draft model; name one with --draft, or use another mode")
     pair = LocalPair(_on_disk(selection.target, inventory), _on_disk(draft, inventory) if draft else None)
     for model in (pair.target, pair.draft):
         if model is not None and model.sha256 is None:
             read_gguf(model.path)  # a malformed header is one line here; llama.cpp may end the process over it
-    return _fitted(pair, choices, selector, keep_draft=bool(needs_draft) or choices.draft is not None)
+    return pair
+
+
+def fitted(pair: LocalPair, choices: LoadChoices, paths: Paths, modes: Sequence[str], front: Front) -> LocalPair:
+    """The second half: `pair` with what it has to do without to fit into the memory that is free now, which is said.
+
+    Raises AppError when it does not fit at all.
+    """
+    selector = Selector.at(paths)
+    machine = this_machine(selector.inventory.models_dir)
+    plan = fit_into_memory(
+        pair.target.path, pair.draft.path if pair.draft else None, choices, machine,
+        keep_draft=bool(_need_draft(modes)) or choices.draft is not None,
+        instead=lambda: something_that_fits(selector, machine),
+    )
+    if plan.remark:
+        front.say(plan.remark)
+    return replace(pair, draft=pair.draft if plan.use_draft else None, settings=plan.settings)
+
+
+def _need_draft(modes: Sequence[str]) -> list[str]:
+    return [mode for mode in modes if mode == "draft" or mode.startswith("fixed:")]
 
 
 def this_machine(models_dir: Path) -> Hardware:
@@ -95,7 +163,7 @@ def this_machine(models_dir: Path) -> Hardware:
     return machine_with(models_dir, binding.devices())
 
 
-def _weigh_download(selection: Selection, choices: LoadChoices, selector: Selector) -> None:
+def _weigh_download(selection: Selection, choices: LoadChoices, selector: Selector, front: Front) -> None:
     """Raise AppError rather than download what cannot run here; where an estimate leaves doubt, say so."""
     machine = this_machine(selector.inventory.models_dir)
     doubt, certain = doubt_before_fetching(
@@ -105,21 +173,9 @@ def _weigh_download(selection: Selection, choices: LoadChoices, selector: Select
         return
     instead = something_that_fits(selector, machine)
     if not certain:
-        say("; ".join(part for part in (doubt, instead) if part))
+        front.say("; ".join(part for part in (doubt, instead) if part))
         return
     raise AppError("; ".join(part for part in (doubt, instead, "--force fetches and loads it all the same") if part))
-
-
-def _fitted(pair: LocalPair, choices: LoadChoices, selector: Selector, *, keep_draft: bool) -> LocalPair:
-    """`pair` with what it has to do without, which is said. Raises AppError when it does not fit at all."""
-    machine = this_machine(selector.inventory.models_dir)
-    fitted = fit_into_memory(
-        pair.target.path, pair.draft.path if pair.draft else None, choices, machine, keep_draft=keep_draft,
-        instead=lambda: something_that_fits(selector, machine),
-    )
-    if fitted.remark:
-        say(fitted.remark)
-    return replace(pair, draft=pair.draft if fitted.use_draft else None, settings=fitted.settings)
 
 
 @contextmanager
@@ -136,7 +192,7 @@ def running_engine(pair: LocalPair, choices: LoadChoices, paths: Paths) -> Itera
                 return not interrupt.seen
 
             try:
-                engine = Engine(_config(pair, choices, paths), on_progress)
+                engine = Engine(_config(pair, choices, paths, say), on_progress)
             except LoadCancelled:
                 raise Interrupted from None
         with engine:
@@ -148,11 +204,18 @@ def running_engine(pair: LocalPair, choices: LoadChoices, paths: Paths) -> Itera
                 interrupt.hook = None  # what it calls is about to be freed
 
 
-def _config(pair: LocalPair, choices: LoadChoices, paths: Paths) -> LoadConfig:
+def engine_process(
+    pair: LocalPair, choices: LoadChoices, paths: Paths, front: Front, on_progress: Callable[[LoadProgress], bool]
+) -> EngineProcess:
+    """Load `pair` in a process of its own. Whatever `on_progress` raises ends that process at once. Raises EngineError."""
+    return EngineProcess(_config(pair, choices, paths, front.say), on_progress)
+
+
+def _config(pair: LocalPair, choices: LoadChoices, paths: Paths, remark: Callable[[str], None]) -> LoadConfig:
     """What to load and how. What cannot be kept on this disk (measured costs, llama.cpp's log) is done without."""
     keeps_profiles, keeps_logs = writable(paths.profiles), writable(paths.logs)
     if not keeps_profiles:
-        say(f"cannot write to {paths.profiles}: what is learned about this machine's speed will not be kept")
+        remark(f"cannot write to {paths.profiles}: what is learned about this machine's speed will not be kept")
     chosen = {
         "context": choices.ctx, "kv_type": choices.kv_type, "target_gpu_layers": choices.gpu_layers,
         "draft_gpu_layers": choices.draft_gpu_layers,
@@ -168,12 +231,12 @@ def _config(pair: LocalPair, choices: LoadChoices, paths: Paths) -> LoadConfig:
     )
 
 
-def _missing(files: Sequence[ModelFile], inventory: Inventory) -> list[ModelFile]:
+def _missing(files: Sequence[ModelFile], inventory: Inventory, front: Front) -> list[ModelFile]:
     """Those of `files` that have to be downloaded. One that somebody copied into place is checked, not fetched."""
     unchecked = [f for f in files if not inventory.path_of(f) and inventory.location(f).is_file()]
     if unchecked:
         with suppress(Offline, ChecksumMismatch):
-            fetch(unchecked, inventory.models_dir, offline=True)
+            front.fetch(unchecked, inventory.models_dir, offline=True)
     return [file for file in files if not inventory.path_of(file)]
 
 
@@ -181,23 +244,20 @@ def _is_optional(missing: Sequence[ModelFile], selection: Selection) -> bool:
     return bool(selection.draft_implied and selection.draft and list(missing) == [selection.draft.file])
 
 
-def _may_fetch(missing: Sequence[ModelFile], choices: LoadChoices, paths: Paths, *, optional: bool) -> bool:
-    """Leave to download. False only if `optional`; raises AppError where the files are needed and may not come."""
+def _may_fetch(
+    missing: Sequence[ModelFile], choices: LoadChoices, paths: Paths, front: Front, *, optional: bool
+) -> bool:
+    """Leave to download. False only if `optional`; raises FilesMissing where the files are needed and may not come."""
     names = " and ".join(file.title or file.name for file in missing)
-    size = total_size(missing)
     if choices.offline:
-        refusal = f"not on this disk, and --offline rules out fetching: {names}"
-    elif choices.yes:
-        return True
-    elif person_present():
-        if ask_yes(f"Not on this disk yet: {names}. Download {size} to {paths.models}?"):
-            return True
-        refusal = "no model to answer with; --target names a file of your own"
+        refusal: str | None = f"not on this disk, and --offline rules out fetching: {names}"
     else:
-        refusal = f"not on this disk: {names} ({size}); add --yes to download, or name a file with --target"
+        refusal = None if choices.yes else front.refusal(names, total_size(missing), paths.models)
+    if refusal is None:
+        return True
     if not optional:
-        raise AppError(refusal)
-    say(f"running without a draft model: {refusal}")
+        raise FilesMissing(refusal, missing)
+    front.say(f"running without a draft model: {refusal}")
     return False
 
 

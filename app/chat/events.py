@@ -95,12 +95,18 @@ class HostNotice:
 
 @dataclass(frozen=True, slots=True)
 class SummaryMade:
-    """Older turns were summarised so that the chat goes on: a message of kind `summary` now stands in the path. Read the
-    path again to show it."""
+    """The context was full and older turns were summarised, so that the reply can be made. The branch now goes: older
+    turns, the summary (kind `summary`), the user's message again, the reply; see app/chat/overflow.py. From here on the
+    reply goes by its new id. Read the path again."""
 
     chat_id: int
-    message_id: int
-    """The summary's."""
+    summary_id: int
+    prompt_id: int
+    """The user's message in its new place."""
+    reply_id: int
+    """The reply in its new place."""
+    instead_of: int
+    """The reply as it was asked for; its row is deleted."""
 
 
 @dataclass(frozen=True, slots=True)

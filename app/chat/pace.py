@@ -1,8 +1,9 @@
 """How fast a reply is made, and where its time goes: counters over the rounds of one reply. Pure; seconds, tokens, bytes.
 
 All rates come from the engine's own times. The first round is left out of them: it ends the reading of the prompt.
-The ratio to plain decoding is `seconds the same tokens would have taken plainly / seconds they really took`, where the
-plain seconds are what this machine was measured to need for one token at that context.
+The ratio to plain decoding is `seconds the same tokens would have taken plainly / seconds they really took`, where a
+plain token takes the target's measured time for one row at that context, and what plain rounds of this reply took besides
+(sampling above all); where there were none, as much of that as fell to each token.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ class PaceMeter:
         self._draft = self._check = self._other = 0.0
         self._timed_tokens = 0
         self._plain_seconds = self._compared_seconds = 0.0
+        self._compared_tokens = 0
+        self._plain_rounds, self._plain_other = 0, 0.0
         self._state = ""
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._logged_kind = self._kind = ""
@@ -116,6 +119,9 @@ class PaceMeter:
         self._rounds += 1
         if self._rounds > 1:
             self._time(round_.draft_seconds, round_.target_seconds, round_.total_seconds, emitted, round_.plain_seconds)
+            if not round_.candidates:
+                self._plain_rounds += 1
+                self._plain_other += max(0.0, round_.total_seconds - round_.draft_seconds - round_.target_seconds)
             self._lengths.append(len(round_.candidates))
             self._judged.update(range(round_.judged))
             self._kept.update(range(min(round_.accepted, round_.judged)))
@@ -128,7 +134,7 @@ class PaceMeter:
             tokens=self._origins.total(),
             tokens_per_second=sum(tokens for _, tokens in self._window) / seconds if seconds > 0 else 0.0,
             reply_tokens_per_second=self._timed_tokens / total if total > 0 else 0.0,
-            ratio_to_plain=self._plain_seconds / self._compared_seconds if self._compared_seconds > 0 else None,
+            ratio_to_plain=self._ratio(),
             acceptance_by_position=tuple(self._kept[i] / self._judged[i] for i in range(len(self._judged))),
             lengths=tuple(self._lengths),
             draft_seconds=self._draft, check_seconds=self._check, other_seconds=self._other,
@@ -138,16 +144,27 @@ class PaceMeter:
         )
 
     def _time(self, draft: float, check: float, total: float, emitted: int, plain: float | None) -> None:
+        other = max(0.0, total - draft - check)
         self._draft += draft
         self._check += check
-        self._other += max(0.0, total - draft - check)
+        self._other += other
         self._timed_tokens += emitted
         if plain is not None:
             self._plain_seconds += plain * emitted
             self._compared_seconds += total
+            self._compared_tokens += emitted
         self._window.append((total, emitted))
         while sum(took for took, _ in self._window) - self._window[0][0] >= WINDOW_SECONDS:
             self._window.popleft()
+
+    def _ratio(self) -> float | None:
+        if self._compared_seconds <= 0:
+            return None
+        if self._plain_rounds:
+            besides = self._plain_other / self._plain_rounds
+        else:
+            besides = self._other / max(1, self._timed_tokens)
+        return (self._plain_seconds + besides * self._compared_tokens) / self._compared_seconds
 
     def _note_state(self, state: str) -> None:
         """Log a state that lasts. Numbers in the sentence change with every round and make no new state."""

@@ -1,0 +1,35 @@
+"""Asking the engine's process for a reply, so that a stop at any moment is heard. Runs on the engine host's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from typing import cast
+
+from engine import EngineError, EngineProcess, Finished, GenerationEvent, GenerationRequest
+
+
+def events_of(
+    process: EngineProcess, request: GenerationRequest, stopped: Callable[[], bool], between: Callable[[], None]
+) -> Iterator[GenerationEvent]:
+    """The events of one reply; the last is Finished. `between` is called after each, when the process can be asked other
+    things. Raises EngineError."""
+    events = cast("Generator[GenerationEvent, None, None]", process.generate(request))
+    if stopped():  # `generate` has lowered the flag that a stop before it raised
+        process.cancel()
+    with closing(events):
+        for event in events:
+            yield event
+            if isinstance(event, Finished):
+                return
+            between()
+    raise EngineError("the engine ended a reply without saying how")
+
+
+def whole_reply(
+    process: EngineProcess, request: GenerationRequest, stopped: Callable[[], bool], between: Callable[[], None]
+) -> Finished:
+    """The same without looking at what comes on the way. Raises EngineError."""
+    *_, last = events_of(process, request, stopped, between)
+    assert isinstance(last, Finished)
+    return last

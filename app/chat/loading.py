@@ -1,0 +1,130 @@
+"""One load for the chat, from what was chosen to a running engine, without a word on the terminal.
+
+The choice of files and the plan for memory are app/wiring.py's; here they tell a program instead of a person. Runs on
+whatever thread calls it; `stopped` ends it at the next step, with the engine's process gone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.errors import AppError
+from app.options import LoadChoices
+from app.paths import Paths
+from app.wiring import LOADING, FilesMissing, LocalPair, engine_process, files_for, fitted
+from models import DownloadCancelled, DownloadProgress, ModelFile, ModelsError, download
+
+if TYPE_CHECKING:
+    from engine import EngineProcess, LoadProgress
+
+MODES = ("auto",)
+"""A chat's mode may change with every reply, so the draft is loaded whatever the mode is now."""
+
+OnStage = Callable[[str, float], None]
+
+
+class LoadStopped(Exception):
+    """The user stopped the load; nothing of it is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A load that came to something."""
+
+    process: EngineProcess
+    pair: LocalPair
+    remarks: tuple[str, ...]
+
+
+def load(
+    choices: LoadChoices, paths: Paths, on_stage: OnStage, stopped: Callable[[], bool], free_memory: Callable[[], None]
+) -> Loaded:
+    """Load the chosen pair. `free_memory` is called once the files are known to be here, before memory is looked at.
+
+    Raises FilesMissing, AppError, EngineError or LoadStopped, in one line fit for the user.
+    """
+    front = _Front(on_stage, stopped)
+    # A download is weighed against memory that the old model still holds; what is here is weighed below, without it.
+    chosen = choices if choices.yes else replace(choices, force=True)
+    try:
+        pair = files_for(chosen, paths, MODES, front)
+        front.step()
+        free_memory()
+        pair = fitted(pair, choices, paths, MODES, front)
+    except ModelsError as error:
+        raise AppError(str(error)) from None
+
+    def on_progress(progress: LoadProgress) -> bool:
+        front.step()
+        on_stage(LOADING[progress.stage], progress.fraction)
+        return True
+
+    front.step()
+    process = engine_process(pair, choices, paths, front, on_progress)
+    return Loaded(process, pair, tuple(front.remarks))
+
+
+def missing_bytes(missing: FilesMissing) -> int | None:
+    """Of all the files together; None where the catalogue does not know one of them."""
+    sizes = [file.bytes for file in missing.files]
+    return None if None in sizes else sum(size for size in sizes if size)
+
+
+class _Front:
+    """A wiring.Front that keeps remarks and asks nobody."""
+
+    def __init__(self, on_stage: OnStage, stopped: Callable[[], bool]) -> None:
+        self.remarks: list[str] = []
+        self._on_stage = on_stage
+        self._stopped = stopped
+
+    def step(self) -> None:
+        """Raise LoadStopped if that is wanted."""
+        if self._stopped():
+            raise LoadStopped
+
+    def say(self, line: str) -> None:
+        self.remarks.append(line)
+
+    def refusal(self, names: str, size: str, models_dir: Path) -> str | None:
+        return f"not on this disk: {names} ({size})"
+
+    def fetch(self, files: Sequence[ModelFile], models_dir: Path, *, offline: bool = False) -> object:
+        try:
+            return download(
+                files, models_dir, offline=offline, progress=self._show, notice=self.say, cancelled=self._stopped
+            )
+        except DownloadCancelled:
+            raise LoadStopped from None
+
+    def _show(self, report: DownloadProgress) -> None:
+        fraction = report.done_bytes / report.total_bytes if report.total_bytes else 0.0
+        self._on_stage(f"{report.phase} {report.name}", min(1.0, fraction))
+
+
+class Loading:
+    """A load on a thread of its own."""
+
+    def __init__(self, work: Callable[[], Loaded], done: Callable[[], None]) -> None:
+        """`done` is called on that thread when there is an outcome."""
+        self.outcome: Loaded | Exception | None = None
+        self._work = work
+        self._done = done
+        self._thread = threading.Thread(target=self._run, name="engine loader", daemon=True)
+        self._thread.start()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end; True when it came."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self.outcome = self._work()
+        except Exception as error:  # noqa: BLE001 - the owner tells them apart, on its own thread
+            self.outcome = error
+        self._done()

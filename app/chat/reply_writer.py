@@ -1,0 +1,119 @@
+"""Keeps one reply as it comes: into the store, and in batches to the interface.
+
+The text that leaves here is sanitised, in the store and in the events alike. It is stored as it grows: at most half a
+second of it is lost when this process is killed. However the reply ends, what there is of it is kept, with its state.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.chat.conversation import MessageState
+from app.chat.events import HostEvent, PaceChanged, ReplyEnded, ReplyGrew, StoreFailed
+from app.chat.origins import OriginRuns, pieces_of
+from app.chat.pace import PaceMeter
+from app.sanitize import Sanitizer, sanitize
+from app.store import ChatStore, StoreError
+
+if TYPE_CHECKING:
+    from engine import RoundDone, TextDelta
+
+TEXT_SECONDS = 0.04
+"""Between two ReplyGrew: 25 a second are smooth to the eye and leave the terminal time for keys."""
+PACE_SECONDS = 0.2
+STORE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What making a reply needs of its host."""
+
+    emit: Callable[[HostEvent], None]
+    store: Callable[[], ChatStore]
+    """The store as it is now: it may be swapped at any time."""
+    stopped: Callable[[], bool]
+    """True once the user wants the job to end."""
+    between: Callable[[], None]
+    """To be called often: answers what others ask of the engine meanwhile."""
+    memory: Callable[[], int | None]
+    """Bytes the engine's process takes now."""
+
+
+class ReplyWriter:
+    """One reply, started in the store. Fill by `take` and `measure`; then `end`, once."""
+
+    def __init__(self, desk: Desk, message_id: int, context_size: int) -> None:
+        self.message_id = message_id
+        self._desk = desk
+        self._sanitizer = Sanitizer()
+        self._meter = PaceMeter(context_size)
+        self._text: list[str] = []
+        self._runs = OriginRuns()
+        self._waiting: list[str] = []
+        self._waiting_runs = OriginRuns()
+        self._shown = self._paced = 0.0
+        self._stored = time.monotonic()
+        self._store_failed = False
+
+    def take(self, delta: TextDelta) -> None:
+        """The next piece of the reply."""
+        for origin, piece in pieces_of(delta):
+            if printable := self._sanitizer.feed(piece):
+                self._waiting.append(printable)
+                self._waiting_runs.add(origin, len(printable))
+        now = time.monotonic()
+        if now - self._shown >= TEXT_SECONDS:
+            self._hand_on(now)
+        if now - self._stored >= STORE_SECONDS:
+            self._hand_on(now)
+            self._stored = now
+            self._write(lambda store: store.grow_reply(self.message_id, "".join(self._text), self._runs.spans()))
+
+    def measure(self, done: RoundDone) -> None:
+        """The numbers of the round that made it."""
+        self._meter.add(done)
+        now = time.monotonic()
+        if now - self._paced >= PACE_SECONDS:
+            self._paced = now
+            self._desk.emit(PaceChanged(self.message_id, self._meter.snapshot(self._desk.memory())))
+
+    def end(self, state: MessageState, report: dict[str, Any] | None = None, line: str | None = None) -> None:
+        """The reply is over. `line` says why where its state does not; it is kept in the report."""
+        self._hand_on(time.monotonic())
+        kept = dict(report or {})
+        pace = self._meter.snapshot(self._desk.memory())
+        if pace.tokens:
+            self._desk.emit(PaceChanged(self.message_id, pace))
+            kept["pace"] = pace.as_json()
+        line = sanitize(line) if line else None
+        if line:
+            kept["line"] = line
+        text, spans = "".join(self._text), self._runs.spans()
+        stored = self._write(lambda store: store.finish_reply(self.message_id, text, spans, state, kept))
+        self._desk.emit(ReplyEnded(self.message_id, state, text, spans, kept, line, stored))
+
+    def _hand_on(self, now: float) -> None:
+        """The text that came since the last time."""
+        if not self._waiting:
+            return
+        self._shown = now
+        text, spans = "".join(self._waiting), self._waiting_runs.spans()
+        self._text.append(text)
+        for span in spans:
+            self._runs.add(span.origin, span.characters)
+        self._waiting, self._waiting_runs = [], OriginRuns()
+        self._desk.emit(ReplyGrew(self.message_id, text, spans))
+
+    def _write(self, write: Callable[[ChatStore], None]) -> bool:
+        """Write to the store as it is now. A failure is said once; the reply goes on."""
+        try:
+            write(self._desk.store())
+        except StoreError as error:
+            if not self._store_failed:
+                self._store_failed = True
+                self._desk.emit(StoreFailed(str(error)))
+            return False
+        return True
