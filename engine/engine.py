@@ -15,10 +15,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import psutil
 
 from engine import saved_state
 from engine.acceptance import AcceptanceModel
@@ -31,10 +30,11 @@ from engine.energy import EnergyMeter
 from engine.errors import BadRequest, ContextFull, EngineDied, IncompatibleDraft, LoadCancelled, LoadFailed
 from engine.length import FixedLength, LengthPolicy, parse_mode
 from engine.llama import binding
-from engine.llama.context import RECURRENT_SNAPSHOTS, Context
+from engine.llama.context import Context
 from engine.llama.model import Model
 from engine.llama.sampler import SamplerChain
 from engine.load_check import check_block, load_failures
+from engine.loading import block_rows, open_context, open_model
 from engine.metrics import Trace
 from engine.profile import Profile, load_profile, profile_path
 from engine.prompt import Prompt, PromptBuilder
@@ -80,8 +80,7 @@ class Engine:
     # ---- loading
 
     def _load(self, config: LoadConfig) -> None:
-        gpu = bool(binding.devices())
-        self.target = self._open_model("target", config.target_gpu_layers, gpu, self._closing)
+        self.target = self._open_model("target", self._closing)
         if not self.target.can_decode:
             raise LoadFailed(f"{config.target.name} cannot write text; choose a chat or text generation model")
         context = config.context
@@ -89,7 +88,7 @@ class Engine:
             context = self.target.trained_context
             self._note(f"context set to {context} tokens, all that {config.target.name} was trained on")
         self.context = context
-        self._max_block = min(config.max_block, config.batch, RECURRENT_SNAPSHOTS if self.target.is_recurrent else config.max_block)
+        self._max_block = block_rows(config, self.target)
         target = self._open_context(self.target, self._max_block, self._closing)
         self._cache = TokenCache(target)
         self._session = Session(self._cache)
@@ -97,7 +96,7 @@ class Engine:
             self._rollback = can_roll_back(target)
         if not self._rollback:
             self._note(f"{config.target.name} cannot take tokens back (recurrent layers), so replies are decoded plainly")
-        draft = self._open_draft(config, gpu) if config.draft and self._rollback else None
+        draft = self._open_draft() if config.draft and self._rollback else None
         self._draft_model = draft
         with load_failures(config.target.name):
             self._profile = self._open_profile(config, target)
@@ -109,30 +108,21 @@ class Engine:
         if self._prompts.notice:
             self._note(self._prompts.notice)
 
-    def _open_model(self, role: str, gpu_layers: int | None, gpu: bool, closing: ExitStack) -> Model:
-        path = self.config.target if role == "target" else self.config.draft
-        assert path is not None
-        layers = gpu_layers if gpu_layers is not None else -1 if gpu else 0
-        model = Model(path, gpu_layers=layers, on_progress=lambda f: self._report(LoadProgress(role, f)))  # type: ignore[arg-type]
+    def _open_model(self, role: Literal["target", "draft"], closing: ExitStack) -> Model:
+        model = open_model(self.config, role, on_progress=lambda fraction: self._report(LoadProgress(role, fraction)))
         closing.callback(model.close)
         return model
 
     def _open_context(self, model: Model, max_outputs: int, closing: ExitStack) -> Context:
-        threads = self.config.threads or _physical_cores()
-        n_ctx = min(self.context, model.trained_context or self.context)  # a draft may have learned less than the target
-        context = Context(
-            model, n_ctx=n_ctx, batch=min(self.config.batch, n_ctx), max_outputs=max_outputs,
-            threads=threads, batch_threads=self.config.batch_threads or threads,
-            flash_attention=self.config.flash_attention, kv_type=self.config.kv_type, cancel=self._cancel,
-        )
+        context = open_context(self.config, model, self.context, max_outputs, self._cancel)
         closing.callback(context.close)
         return context
 
-    def _open_draft(self, config: LoadConfig, gpu: bool) -> ModelDrafter | None:
+    def _open_draft(self) -> ModelDrafter | None:
         """The draft model, or None with a notice, and its memory given back, when the pair does not work."""
         with ExitStack() as closing:
             try:
-                model = self._open_model("draft", config.draft_gpu_layers, gpu, closing)
+                model = self._open_model("draft", closing)
                 shared = check_vocabularies(self.target, model)
                 context = self._open_context(model, 1, closing)
                 with load_failures(model.path.name):
@@ -350,9 +340,3 @@ class Engine:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _physical_cores() -> int:
-    """Threads to decode with: the physical cores this process may use (a second thread on a core only waits)."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(allowed, psutil.cpu_count(logical=False) or allowed))

@@ -153,11 +153,11 @@ def _rate(reports: Sequence[dict[str, Any]]) -> float:
 
 def _open(engine: Engine) -> Context:
     """A cache of our own beside the engine's, small, with every row's logits to be had."""
-    from engine.engine import _physical_cores
     from engine.llama.context import Context
+    from engine.loading import physical_cores
 
     config = engine.config
-    threads = config.threads or _physical_cores()
+    threads = config.threads or physical_cores()
     return Context(
         engine.target, n_ctx=min(engine.context, 1024), batch=_WINDOW, max_outputs=_WINDOW, threads=threads,
         batch_threads=config.batch_threads or threads, flash_attention=config.flash_attention, kv_type=config.kv_type,

@@ -24,7 +24,7 @@ from llama_cpp.llama_grammar import json_schema_to_gbnf
 
 VERSION: str = llama_cpp.__version__
 __all__ = [
-    "VERSION", "CancelFlag", "Device", "captured_stderr", "count_native", "devices", "json_schema_to_gbnf", "lib", "log_to",
+    "VERSION", "CancelFlag", "Device", "captured_stderr", "count_native", "devices", "json_schema_to_gbnf", "lib", "log_lines", "log_to",
     "native_seconds", "start", "system_info", "take_complaints",
 ]
 
@@ -33,6 +33,7 @@ LOG_LIMIT_BYTES = 4 << 20
 
 _log: IO[str] | None = None
 _recent: list[str] = []
+_kept: list[str] | None = None
 _started = False
 
 
@@ -42,6 +43,8 @@ def _write_log(level: int, text: bytes | None, _data: Any) -> None:
     if level >= 3 and line.strip():  # warnings and errors; kept so that a failed load can say why
         _recent.append(line.strip())
         del _recent[:-20]
+    if _kept is not None:
+        _kept.append(line)
     if _log is not None:
         try:
             _log.write(line)
@@ -73,6 +76,18 @@ def log_to(path: Path | None) -> None:
         _log = os.fdopen(descriptor, "w", buffering=1, encoding="utf-8", errors="replace")
     except OSError:
         _log = None
+
+
+@contextmanager
+def log_lines() -> Iterator[list[str]]:
+    """Keeps llama.cpp's log lines, beside where they go anyway; the list grows as they come."""
+    global _kept
+    start()
+    _kept = lines = list[str]()
+    try:
+        yield lines
+    finally:
+        _kept = None
 
 
 def take_complaints() -> str:

@@ -19,11 +19,12 @@ class Model:
     """Weights plus vocabulary. Also the tokenizer that engine.prompt and engine.text_stream use."""
 
     def __init__(
-        self, path: Path, *, gpu_layers: int = 0, vocab_only: bool = False,
+        self, path: Path, *, gpu_layers: int = 0, vocab_only: bool = False, no_alloc: bool = False,
         on_progress: Callable[[float], bool] | None = None,
     ) -> None:
         """Load `path` (any part of a split GGUF's first file). `gpu_layers` -1 puts all layers on the GPU.
 
+        no_alloc: read no weights; contexts of such a model say in the log what they would allocate, and cannot decode.
         on_progress gets a fraction and returns False to stop. Raises LoadFailed, LoadCancelled.
         """
         start()
@@ -33,6 +34,8 @@ class Model:
         params = lib.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         params.vocab_only = vocab_only
+        if no_alloc:
+            params.no_alloc, params.load_mode = True, lib.LLAMA_LOAD_MODE_NONE  # which llama.cpp demands then
         cancelled = False
 
         def progress(fraction: float, _data: Any) -> bool:
