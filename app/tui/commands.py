@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
-from typing import Any, Literal
+from typing import Any
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.screen import Screen

@@ -47,17 +47,18 @@ KEYS: dict[str, KeyEntry] = {
     "origins": KeyEntry("f11", "Colour by origin", "chat"),
     "thinking": KeyEntry("ctrl+t", "Show or fold thinking", "chat"),
     "copy_reply": KeyEntry("f12", "Copy the last reply", "chat"),
-    "older": KeyEntry("shift+pageup", "Scroll up", "chat"),
-    "newer": KeyEntry("shift+pagedown", "Scroll down", "chat"),
+    "older": KeyEntry("pageup,shift+pageup", "Scroll up", "chat"),
+    "newer": KeyEntry("pagedown,shift+pagedown", "Scroll down", "chat"),
     "oldest": KeyEntry("ctrl+home", "First message", "chat"),
     "newest": KeyEntry("ctrl+end", "Last message", "chat"),
     "send": KeyEntry("enter", "Send", "prompt"),
     "newline": KeyEntry("ctrl+j,alt+enter,shift+enter", "New line", "prompt"),
-    "earlier_prompt": KeyEntry("up", "Earlier prompt, on the first line", "prompt"),
-    "later_prompt": KeyEntry("down", "Later prompt, on the last line", "prompt"),
+    "earlier_prompt": KeyEntry("ctrl+up", "Earlier prompt (also ↑ on the first line)", "prompt"),
+    "later_prompt": KeyEntry("ctrl+down", "Later prompt (also ↓ on the last line)", "prompt"),
     "complete": KeyEntry("tab", "Take the completion", "prompt"),
     "drop_attachment": KeyEntry("f6", "Leave out the last attachment", "prompt"),
     "copy": KeyEntry("c", "Copy the message", "message"),
+    "copy_code": KeyEntry("y", "Copy its code, block by block", "message"),
     "edit": KeyEntry("e", "Edit and send again", "message"),
     "branch": KeyEntry("b", "Branch into a new chat", "message"),
     "delete": KeyEntry("d,delete", "Delete", "message"),
@@ -154,3 +155,11 @@ _EDITING: dict[str, str] = {
     if binding.key not in keys_of("drop_attachment", {})
 }
 """Keys the prompt's editor uses itself."""
+
+
+def shown_key(app: App[object], id: str) -> str:
+    """The first key of a binding that is active now, as it is written for the user; empty if it is not active."""
+    for key, active in app.screen.active_bindings.items():
+        if active.binding.id == id:
+            return app.get_key_display(active.binding.with_key(key))
+    return ""

@@ -1,0 +1,139 @@
+"""`@path` in a message, and what it brings along. The text is the only truth: attachments are derived from it.
+
+A mention is `@` at the start of a word followed by a path (in quotes where it holds spaces) that exists. Long pasted texts
+are mentioned in the same way, as `[Pasted text 1, 12,345 lines]`. Reads files; knows nothing of widgets and the engine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.chat.conversation import Attachment
+from app.errors import AppError
+from app.prompt import Material, compose, read_file
+
+LIMIT_BYTES = 4 * 1024 * 1024
+"""A million tokens, more than any context here; keeps a mistaken `@` of a log file from filling memory."""
+PASTED = "Pasted text "
+
+_MENTION = re.compile(r"""(?<![^\s(\[{"'])@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
+_PASTED = re.compile(r"\[(Pasted text \d+, [\d,]+ (?:lines?|characters))\]")
+_TRAILING = ".,;:!?)]}'"
+"""What ends a sentence around a path rather than the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A file named in a text. `typed` is the path as it stands there, without quotes."""
+
+    typed: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A mentioned file that cannot come along, and why in one line."""
+
+    name: str
+    reason: str
+
+
+def mentions(text: str, cwd: Path) -> list[Mention]:
+    """The files and folders that `text` names, each once. Asks the disk whether they exist."""
+    found: dict[str, Mention] = {}
+    for match in _MENTION.finditer(text):
+        typed = match[1] or match[2]
+        candidates = [typed] if match[1] else _without_punctuation(typed)
+        for candidate in candidates:
+            path = resolve(candidate, cwd)
+            if path is not None:
+                found.setdefault(candidate, Mention(candidate, path))
+                break
+    return list(found.values())
+
+
+def resolve(typed: str, cwd: Path) -> Path | None:
+    """The existing path that is meant by `typed`: below `cwd`, absolute, or with `~`."""
+    try:
+        path = cwd / Path(typed).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # no such home, a name that is too long, a NUL
+        return None
+
+
+def pasted_names(text: str) -> list[str]:
+    """The names of the pasted texts that `text` mentions, in order, each once."""
+    return list(dict.fromkeys(match[1] for match in _PASTED.finditer(text)))
+
+
+def pasted_name(number: int, text: str) -> str:
+    """What a long pasted text is called, without the brackets of its mention."""
+    lines = text.count("\n") + (not text.endswith("\n"))
+    size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+    return f"{PASTED}{number}, {size}"
+
+
+def quoted(path: str) -> str:
+    """The mention of a path."""
+    return f'@"{path}"' if re.search(r"\s", path) or path[-1:] in _TRAILING else f"@{path}"
+
+
+def read(mention: Mention) -> Attachment | Refused:
+    """The mentioned file's text, or why it cannot be had."""
+    try:
+        if not mention.path.is_dir():
+            if not mention.path.is_file():
+                return Refused(mention.typed, f"{mention.typed} is a device or a pipe, not a file")
+            if (size := mention.path.stat().st_size) > LIMIT_BYTES:
+                return Refused(mention.typed, f"{mention.typed} has {size / 2**20:,.0f} MiB; at most {LIMIT_BYTES >> 20} can be attached")
+        return Attachment(mention.typed, read_file(mention.path).text)
+    except AppError as error:
+        return Refused(mention.typed, str(error).replace(str(mention.path), mention.typed))
+    except OSError as error:
+        return Refused(mention.typed, f"cannot read {mention.typed}: {error.strerror}")
+
+
+def too_long(attachments: Sequence[Attachment], context: int | None) -> str | None:
+    """Why these attachments cannot be read together by a model with `context` tokens for one message; None if they can,
+    as far as the counted ones tell."""
+    counted = [attachment for attachment in attachments if attachment.tokens is not None]
+    total = sum(attachment.tokens or 0 for attachment in counted)
+    if context is None or total <= context:
+        return None
+    if len(counted) == 1:
+        return f"{counted[0].name} has {total:,} tokens; the model reads {context:,} at once"
+    return f"{len(counted)} attachments have {total:,} tokens; the model reads {context:,} at once"
+
+
+def compose_message(text: str, attachments: Sequence[Attachment]) -> str:
+    """What the model reads for a user's message: the attachments, then the text, as `ask` puts files together."""
+    materials = [Material(_label(attachment.name), attachment.text) for attachment in attachments]
+    mentions_only = {f"[{attachment.name}]" for attachment in attachments} | {quoted(a.name) for a in attachments}
+    return compose("" if text.strip() in mentions_only else text, materials)
+
+
+def merge_counts(attachments: Iterable[Attachment], counts: Mapping[str, int]) -> tuple[Attachment, ...]:
+    """The attachments with their token counts, by name, as far as they are known."""
+    return tuple(Attachment(a.name, a.text, counts.get(a.name, a.tokens)) for a in attachments)
+
+
+def _label(name: str) -> str:
+    return name if name.startswith(PASTED) else f"File {name}"
+
+
+def _without_punctuation(typed: str) -> list[str]:
+    """The text itself, then without what may be the sentence's: `@a.py,` means a.py."""
+    stripped = typed.rstrip(_TRAILING)
+    return [typed, stripped] if stripped and stripped != typed else [typed]
+
+
+def shown_path(path: Path, cwd: Path) -> str:
+    """A path as a mention would write it: below `cwd` relative, else absolute."""
+    try:
+        return os.fspath(path.relative_to(cwd))
+    except ValueError:
+        return os.fspath(path)

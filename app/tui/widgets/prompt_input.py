@@ -1,0 +1,207 @@
+"""The prompt's editor: grows with its text, takes pastes as one text, and leaves Enter to the prompt.
+
+Enter, the newline keys and the history keys are bindings with ids, so that the user can change them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import ClassVar
+
+from textual import events
+from textual.actions import SkipAction
+from textual.binding import BindingType
+from textual.message import Message
+from textual.widgets import TextArea
+
+from app.sanitize import sanitize
+from app.tui.keys import bind
+from app.tui.widgets.prompt_burst import QUIET, BurstDetector
+
+FOLD_CHARACTERS = 4_000
+FOLD_LINES = 60
+"""A longer paste is shown as a mention and sent in full: an editor of a million characters would be slow at every key."""
+PATIENCE = 10
+"""How often the end of a burst is put off because the interface still has work waiting."""
+
+
+class PromptInput(TextArea):
+    """From one line to ten, then it scrolls."""
+
+    DEFAULT_CSS = """
+    PromptInput {
+        height: auto;
+        min-height: 3;
+        max-height: 12;
+        border: round $border-blurred;
+        padding: 0 1;
+        background: $background;
+        scrollbar-size-vertical: 1;
+        &:focus { border: round $border; }
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bind("send", "send"),
+        bind("newline", "newline"),
+        bind("earlier_prompt", "earlier_prompt"),
+        bind("later_prompt", "later_prompt"),
+        bind("complete", "complete"),
+        bind("drop_attachment", "drop_attachment"),
+    ]
+
+    class Send(Message):
+        """The text is to be sent, or the completion to be taken."""
+
+    class LongPaste(Message):
+        """A text too long to edit was pasted; its mention is to be inserted."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Asked(Message):
+        """A key for the prompt as a whole: `earlier`, `later`, `complete`, `drop` or `close`."""
+
+        def __init__(self, what: str) -> None:
+            super().__init__()
+            self.what = what
+
+    def __init__(self) -> None:
+        super().__init__(
+            soft_wrap=True, show_line_numbers=False, highlight_cursor_line=False,
+            placeholder="Ask something   / for commands   @ for a file",
+        )
+        self.cursor_blink = False  # it would redraw twice a second, also over a slow line
+        self.completing = False
+        """The list of completions is open: arrows, Tab, Enter and Esc belong to it."""
+        self._burst = BurstDetector()
+        self._heard = 0.0
+        self._waits = 0
+
+    # Keys that are text, and those that end a burst of them
+
+    async def on_key(self, event: events.Key) -> None:
+        character = _text_of(event)
+        alone = event.key in ("tab", "ctrl+j") and not self._burst.holding
+        if character is None or (alone and not self._burst.is_fast(event.time)):
+            self._end_burst()
+            if event.key == "escape" and self.completing:
+                self.post_message(self.Asked("close"))
+                event.stop()
+                event.prevent_default()
+            elif event.key == "enter":
+                event.prevent_default()  # the binding decides what it does
+        elif self._burst.holds(character, event.time):
+            event.stop()
+            event.prevent_default()
+            self._await_quiet()
+
+    def _await_quiet(self) -> None:
+        if not self._heard:
+            self.set_timer(QUIET, self._release)
+            self._waits = 0
+        self._heard = monotonic()
+
+    async def _release(self) -> None:
+        """The burst may be over: put its text in, and do what Enter does if it ended a single line."""
+        if not self._burst.holding:
+            self._heard = 0.0
+            return
+        busy = self.message_queue_size or self.app.message_queue_size
+        if monotonic() - self._heard < QUIET or (busy and self._waits < PATIENCE):
+            self._waits += bool(busy)
+            self.set_timer(QUIET, self._release)
+            return
+        self._heard = 0.0
+        burst = self._burst.release()
+        if burst.text:
+            self.paste(burst.text)
+        if burst.sends and (active := self.screen.active_bindings.get("enter")) and active.enabled:
+            await self.app.run_action(active.binding.action, active.node)
+
+    def _end_burst(self) -> None:
+        if self._burst.holding:
+            self.paste(self._burst.interrupted().text)
+
+    # Pasting
+
+    async def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        self._end_burst()
+        self.paste(event.text)
+
+    def paste(self, text: str) -> None:
+        """Put `text` in at the cursor; a long one goes to the prompt first."""
+        text = sanitize(text.replace("\r\n", "\n").replace("\r", "\n"))
+        if len(text) > FOLD_CHARACTERS or text.count("\n") > FOLD_LINES:
+            self.post_message(self.LongPaste(text))
+        elif text:
+            self.put_in(text)
+
+    def put_in(self, text: str) -> None:
+        """Replace the selection by `text`; the cursor stands after it."""
+        result = self.replace(text, *self.selection, maintain_selection_offset=False)
+        self.move_cursor(result.end_location)
+
+    def action_paste(self) -> None:
+        self.paste(self.app.clipboard)
+
+    # Bindings
+
+    def action_send(self) -> None:
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        if not self.completing and column == len(line) and line.endswith("\\"):
+            self.replace("\n", (row, column - 1), (row, column), maintain_selection_offset=False)
+            return
+        self.post_message(self.Send())
+
+    def action_newline(self) -> None:
+        self.put_in("\n")
+
+    def action_earlier_prompt(self) -> None:
+        self.post_message(self.Asked("earlier"))
+
+    def action_later_prompt(self) -> None:
+        self.post_message(self.Asked("later"))
+
+    def action_complete(self) -> None:
+        if not self.completing:
+            raise SkipAction  # Tab goes to the next widget
+        self.post_message(self.Asked("complete"))
+
+    def action_drop_attachment(self) -> None:
+        self.post_message(self.Asked("drop"))
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        if not select and (self.completing or self.navigator.is_first_wrapped_line(self.cursor_location)):
+            self.post_message(self.Asked("earlier"))
+        else:
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        if not select and (self.completing or self.navigator.is_last_wrapped_line(self.cursor_location)):
+            self.post_message(self.Asked("later"))
+        else:
+            super().action_cursor_down(select)
+
+    def action_cursor_page_up(self) -> None:
+        self._page(super().action_cursor_page_up)
+
+    def action_cursor_page_down(self) -> None:
+        self._page(super().action_cursor_page_down)
+
+    def _page(self, action: Callable[[], None]) -> None:
+        if self.wrapped_document.height <= self.content_size.height:
+            raise SkipAction  # all of it is in sight: the keys scroll the chat
+        action()
+
+
+def _text_of(event: events.Key) -> str | None:
+    """The text a key stands for in a paste: what is printable, the tab, and both line ends as the terminal sent them."""
+    if event.character in ("\r", "\n", "\t") and event.key in ("enter", "ctrl+j", "tab"):
+        return event.character
+    return event.character if event.is_printable else None
