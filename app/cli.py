@@ -24,6 +24,8 @@ COMMANDS = {
     "ask": "app.commands.ask:ask",
     "models": "app.commands.models:models",
     "bench": "app.commands.bench:bench",
+    "verify": "app.commands.verify:verify",
+    "tune": "app.commands.tune:tune",
     "doctor": "app.commands.doctor:doctor",
 }
 """Name to `module:attribute`, in the order of the help."""

@@ -1,0 +1,113 @@
+"""The terminal app: a thin shell around its screens. Themes, keys, and the way from the engine host to the chat screen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from typing import Any, ClassVar
+
+from textual.app import App
+from textual.binding import BindingType
+from textual.filter import LineFilter
+
+from app.chat.engine_host import EngineHost
+from app.chat.session import ChatSession
+from app.options import LoadChoices
+from app.paths import Paths
+from app.settings import Settings
+from app.store import ChatStore
+from app.tui.commands import CommandProvider
+from app.tui.keys import apply_keys, bind
+from app.tui.messages import HostSaid
+from app.tui.screens.chat import ChatScreen
+from app.tui.themes import apply_theme, line_filters
+
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the app starts with."""
+
+    paths: Paths
+    settings: Settings
+    store: ChatStore
+    choices: LoadChoices
+    remarks: tuple[str, ...] = ()
+    """What the user should read first, one line each."""
+
+
+class PacelineApp(App[int]):
+    """Runs until the user leaves or a signal ends it. Whoever runs it calls `close` afterwards."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "Paceline"
+    ENABLE_COMMAND_PALETTE = True
+    COMMANDS: ClassVar[Any] = {CommandProvider}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bind("quit", "quit", priority=True),
+        bind("help", "help"),
+        bind("palette", "command_palette"),
+        bind("settings", "settings"),
+    ]
+
+    def __init__(self, start: Start) -> None:
+        super().__init__()
+        # The helper of child processes is started with standard error passed on, which Textual replaces by something
+        # that is no file. So it has to run before.
+        resource_tracker.ensure_running()
+        self.paths = start.paths
+        self.settings = start.settings
+        self.choices = start.choices
+        self._remarks = start.remarks
+        self.session = ChatSession(start.store, start.settings.chat, self._went_to_memory)
+        self.host = EngineHost(
+            lambda event: self.post_message(HostSaid(event)), lambda: self.session.store, start.paths,
+            state_budget_bytes=start.settings.kv_state_budget_mb << 20,
+        )
+        self.chat_screen = ChatScreen(self.session, self.host, lambda: self.settings, self.load_models)
+
+    def on_load(self) -> None:
+        problem = apply_theme(self, self.settings.theme, os.environ)
+        problems = apply_keys(self, self.settings.keys)
+        self._remarks += (*((problem,) if problem else ()), *problems)
+
+    async def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in ENDING_SIGNALS:
+            loop.add_signal_handler(number, self._end_by, number)
+        await self.push_screen(self.chat_screen)
+        for remark in self._remarks:
+            self.notify(remark, severity="warning", markup=False, timeout=10)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return line_filters(self, super().get_line_filters())
+
+    def load_models(self) -> None:
+        """Load the chosen models, in the place of what is loaded."""
+        self.host.load(self.choices)
+
+    async def on_host_said(self, message: HostSaid) -> None:
+        await self.chat_screen.hear(message.event)
+
+    def close(self) -> None:
+        """After the run: let the engine keep what it read, and end it. Takes seconds at most."""
+        self.host.close()
+        self.session.store.close()
+
+    async def action_quit(self) -> None:
+        self.chat_screen.keep_unsent()
+        self.exit(0)
+
+    def _end_by(self, number: int) -> None:
+        """A signal asks for the end: leave as by the quit key, so that the terminal is as it was."""
+        self.chat_screen.keep_unsent()
+        self.exit(128 + number)
+
+    def _went_to_memory(self, why: str) -> None:
+        self.chat_screen.status.store = "chats in memory only"
+        self.notify(f"{why}. This session's chats are kept in memory only.", severity="error", timeout=20, markup=False)

@@ -1,0 +1,111 @@
+"""Between the session, the engine host and the transcript: asks for replies and shows what becomes of them.
+
+Owns no widgets of its own; the chat screen gives it the ones to show things on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from app.chat.conversation import Attachment, Message
+from app.chat.engine_host import EngineHost
+from app.chat.events import HostNotice, PaceChanged, PromptRead, ReplyEnded, ReplyGrew
+from app.chat.session import ChatSession, GivenBack, Sent
+from app.settings import OnContextFull
+from app.tui.widgets.status import Activity
+from app.tui.widgets.transcript import Transcript
+
+LONG_PROMPT = 256
+"""Tokens to read before a progress bar is worth showing."""
+FORGOTTEN = "· · ·  the model no longer reads what is above this line  · · ·"
+
+
+class Replies:
+    """Sends, regenerates and resends; follows the reply that is being made."""
+
+    def __init__(
+        self, session: ChatSession, host: EngineHost, transcript: Transcript, activity: Activity, overflow: Callable[[], OnContextFull]
+    ) -> None:
+        self._session = session
+        self._host = host
+        self._transcript = transcript
+        self._activity = activity
+        self._overflow = overflow
+        self._remark = ""
+        """What a notice about the present reply said."""
+
+    async def send(self, text: str, attachments: Sequence[Attachment]) -> None:
+        await self._ask(self._session.send(text, attachments))
+
+    async def resend(self, message_id: int, text: str, attachments: Sequence[Attachment]) -> None:
+        """The message written anew, on a branch of its own."""
+        await self._ask(self._session.resend(message_id, text, attachments))
+
+    async def regenerate(self, message_id: int | None) -> bool:
+        """Another reply; False where there is nothing to reply to."""
+        sent = self._session.regenerate(message_id)
+        if sent is None:
+            return False
+        await self._ask(sent)
+        return True
+
+    async def _ask(self, sent: Sent) -> None:
+        self._remark = ""
+        self._host.reply(self._session.job(self._overflow()))
+        self._transcript.cursor = None
+        await self.show_path()
+        await self._transcript.follow()
+        self._activity.wait("waiting for the engine…")
+
+    async def show_path(self, *, fresh: bool = False) -> None:
+        """Have the transcript show the session's path."""
+        await self._transcript.show(self._session.path, self._session.branches, fresh=fresh)
+
+    # ---- what the host says
+
+    def read(self, event: PromptRead) -> None:
+        if not self._is_ours(event.message_id):
+            return
+        if event.done >= event.total:
+            self._activity.wait("writing…")
+        elif event.total - event.cached > LONG_PROMPT:
+            self._activity.progress("reading the prompt", event.done / event.total, f"{event.done:,} of {event.total:,} tokens")
+
+    def grew(self, event: ReplyGrew) -> None:
+        if (view := self._transcript.view(event.message_id)) is not None:
+            view.grow(event.text, event.spans)
+        if self._is_ours(event.message_id):
+            self._activity.clear("progress")
+
+    def noticed(self, event: HostNotice) -> None:
+        """One line to read; turns that dropped out of the context are marked where they end."""
+        self._activity.remark(event.text)
+        if event.message_id is None or not self._is_ours(event.message_id):
+            return
+        self._remark = event.text
+        if event.dropped > 0:
+            turns = [m for m in self._session.path if m.role != "system" and m.kind == "message"]
+            if event.dropped < len(turns):
+                self._transcript.mark(turns[event.dropped].id, FORGOTTEN)
+
+    async def ended(self, event: ReplyEnded) -> GivenBack | None:
+        """The reply is over. What comes back is to be put into the prompt again."""
+        ours = self._is_ours(event.message_id)
+        ended = self._session.end(event)
+        if ours:
+            self._activity.clear("progress")
+        if ended.message is None:
+            if ours:
+                await self.show_path()
+            return ended.given_back
+        self.finish(ended.message, event.line)
+        return None
+
+    def finish(self, message: Message, line: str | None) -> None:
+        self._transcript.replace(message)
+        if (view := self._transcript.view(message.id)) is not None:
+            view.finish(message, line)
+
+    def _is_ours(self, message_id: int) -> bool:
+        return self._session.sent is not None and self._session.sent.reply.id == message_id
+

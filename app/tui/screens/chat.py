@@ -1,0 +1,349 @@
+"""The chat: transcript, prompt, status. Turns keys, commands and what the engine host says into calls of the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import Static
+
+from app.chat.conversation import Attachment
+from app.chat.engine_host import EngineHost
+from app.chat.events import (
+    EngineLost,
+    HostEvent,
+    HostNotice,
+    ModelFailed,
+    ModelLoading,
+    ModelMissing,
+    ModelReady,
+    PaceChanged,
+    PromptRead,
+    ReplyEnded,
+    ReplyGrew,
+    StoreFailed,
+    SummaryMade,
+    TitleMade,
+    TokensCounted,
+)
+from app.chat.session import ChatSession
+from app.errors import AppError
+from app.settings import Settings
+from app.tui.commands import perform
+from app.tui.keys import bind
+from app.tui.replies import Replies
+from app.tui.screens.message_actions import MessageActions
+from app.tui.widgets.code_block import CodeBlock
+from app.tui.widgets.find_bar import FindBar
+from app.tui.widgets.message import MessageView
+from app.tui.widgets.prompt import Prompt
+from app.tui.widgets.status import Activity, StatusLine
+from app.tui.widgets.transcript import Transcript
+
+WIDE = 110
+"""Columns from which on the pace panel stands at the side."""
+EMPTY = "What shall we talk about?"
+
+
+class ChatScreen(Screen[None]):
+    """One chat at a time. The session says which."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bind("cancel", "cancel"),
+        bind("new_chat", "new_chat"),
+        bind("history", "history"),
+        bind("find", "find", priority=True),
+        bind("reload", "reload"),
+        bind("rename", "rename"),
+        bind("details", "details"),
+        bind("regenerate", "regenerate"),
+        bind("pace", "pace"),
+        bind("origins", "origins"),
+        bind("thinking", "thinking"),
+        bind("copy_reply", "copy"),
+        bind("older", "scroll(-1)"),
+        bind("newer", "scroll(1)"),
+        bind("oldest", "oldest"),
+        bind("newest", "newest"),
+    ]
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (WIDE, "-wide")]
+
+    def __init__(self, session: ChatSession, host: EngineHost, settings: Callable[[], Settings], load: Callable[[], None]) -> None:
+        """`load` asks the host for the chosen models, again if need be."""
+        super().__init__()
+        self.session = session
+        self._host = host
+        self._settings = settings
+        self._load = load
+        self.transcript = Transcript(id="transcript")
+        self.prompt = Prompt(lambda most: session.store.recent_prompts(most), id="prompt")
+        self.activity = Activity(id="activity")
+        self.status = StatusLine(id="status")
+        self._title = Static("", id="title", markup=False)
+        self._find = FindBar(id="find")
+        self._replies = Replies(session, host, self.transcript, self.activity, lambda: settings().on_context_full)
+        self._actions = MessageActions(self, self._replies)
+        self._thinking_opened = False
+        self._coloured = False
+
+    def compose(self) -> ComposeResult:
+        yield self._title
+        with Horizontal(id="middle"), Vertical(id="main"):
+            yield Static(EMPTY, id="empty", markup=False)
+            yield self.transcript
+            yield self._find
+            yield self.activity
+            yield self.prompt
+        yield self.status
+
+    async def on_mount(self) -> None:
+        if self._settings().colour_origins:
+            self.action_origins()
+        await self.show_chat()
+        self.prompt.focus()
+        self.call_after_refresh(self._load)
+
+    # ---- the chat shown
+
+    async def show_chat(self) -> None:
+        """Show the session's chat from its end, with what was not sent of it in the prompt."""
+        chat = self.session.chat
+        self._host.open_chat(chat.id if chat is not None else None)
+        self.transcript.mark(None, "")
+        await self._replies.show_path(fresh=True)
+        self.prompt.load_unsent(chat.unsent if chat is not None else "")
+        self._show_title()
+        self.update_hints()
+
+    async def show_path(self) -> None:
+        """Show what has changed in the session's path."""
+        await self._replies.show_path()
+        self._show_title()
+        self.update_hints()
+
+    def _show_title(self) -> None:
+        chat = self.session.chat
+        self._title.update(chat.title if chat is not None and chat.title else "New chat" if not self.session.path else "Chat")
+        self.set_class(not self.session.path, "-empty")
+        self.prompt.busy = self.session.replying
+
+    def update_hints(self) -> None:
+        """The keys that matter now, on the status line."""
+        if self.focused is self.transcript:
+            hints = [("c", "copy"), ("e", "edit"), ("d", "delete"), ("◂▸", "branch"), ("Esc", "prompt")]
+        elif self.session.replying:
+            hints = [("Esc", "stop"), ("^T", "thinking"), ("F1", "help")]
+        else:
+            hints = [("F1", "help"), ("Esc", "messages"), ("^O", "chats"), ("^N", "new")]
+        self.status.hints = tuple(hints)
+
+    def on_descendant_focus(self) -> None:
+        self.update_hints()
+
+    # ---- sending
+
+    async def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
+        await self.send(event.text, tuple(event.attachments))
+
+    async def on_prompt_command_given(self, event: Prompt.CommandGiven) -> None:
+        if not await perform(self, event.given):
+            self.notify(f"/{event.given.command.name} is not possible now", severity="warning", markup=False)
+
+    def on_prompt_changed(self, event: Prompt.Changed) -> None:
+        self.session.keep_unsent(event.unsent)
+
+    def on_prompt_count_tokens(self, event: Prompt.CountTokens) -> None:
+        self._host.count_tokens(event.text, event.tag)
+
+    async def send(self, text: str, attachments: tuple[Attachment, ...]) -> None:
+        """Send a message, or the edited one in the place of the old."""
+        if self._host.state in ("empty", "lost"):
+            self._load()
+        await self._actions.send(text, attachments)
+        self._show_title()
+        self.update_hints()
+
+    # ---- what the host says
+
+    async def hear(self, event: HostEvent) -> None:
+        """Show what the engine host tells."""
+        match event:
+            case ReplyGrew():
+                self._replies.grew(event)
+            case PaceChanged():
+                self._show_pace(event)
+            case PromptRead():
+                self._replies.read(event)
+            case ReplyEnded():
+                await self._ended(event)
+            case HostNotice():
+                self._replies.noticed(event)
+            case SummaryMade():
+                self.session.moved(event)
+                await self.show_path()
+            case ModelLoading(stage, fraction):
+                self.activity.progress(stage, fraction, "Esc stops")
+            case ModelReady():
+                self._ready(event)
+            case ModelMissing(files):
+                self.status.model = "no model"
+                self.activity.problem(f"not on this disk: {', '.join(files)} · F3 gets them")
+            case ModelFailed(text):
+                self.status.model = "no model"
+                self.activity.problem(f"{text} · F5 loads again")
+            case EngineLost(text):
+                self.status.model = "no model"
+                self.activity.problem(f"{text} · F5 loads again")
+            case StoreFailed(text):
+                self.session.go_to_memory(text)
+            case TitleMade(chat_id, title):
+                self._named(chat_id, title)
+            case TokensCounted(tag, count) if count is not None:
+                self.prompt.tokens_counted(str(tag), count)
+
+    def _ready(self, event: ModelReady) -> None:
+        self.activity.clear()
+        self.status.model = event.target_name + (f" + {event.draft_name}" if event.draft_name else "")
+        self.status.context = f"0/{event.context:,}"
+        self.prompt.context = event.context
+        if event.notices:
+            self.activity.remark(" · ".join(event.notices))
+
+    def _show_pace(self, event: PaceChanged) -> None:
+        snapshot = event.snapshot
+        self.status.context = f"{snapshot.context_used:,}/{snapshot.context_size:,}"
+        self.status.pace = f"{snapshot.tokens_per_second:.1f} tokens/s"
+
+    async def _ended(self, event: ReplyEnded) -> None:
+        given_back = await self._replies.ended(event)
+        if given_back is not None:
+            self.prompt.load(given_back.text, given_back.attachments)
+            self.prompt.focus()
+        elif self._settings().auto_title and event.state == "complete" and (job := self.session.title_job()) is not None:
+            self._host.title(job)
+        self._show_title()
+        self.update_hints()
+
+    def _named(self, chat_id: int, title: str) -> None:
+        if self.session.chat is not None and self.session.chat.id == chat_id:
+            self.session.refresh()
+            self._show_title()
+
+    # ---- keys and commands
+
+    def action_cancel(self) -> None:
+        """Stop what goes on; else go between the prompt and the messages."""
+        if self.session.replying or self._host.state == "loading":
+            self._host.cancel()
+            self.activity.wait("stopping…")
+        elif self.focused is self.transcript:
+            self.transcript.cursor = None
+            self.prompt.focus()
+        elif self.session.path:
+            self.transcript.focus()
+            self.run_worker(self.transcript.move_cursor(0))
+
+    async def action_new_chat(self) -> None:
+        if self._may_leave():
+            self.session.start_new()
+            await self.show_chat()
+            self.prompt.focus()
+
+    async def open_chat(self, chat_id: int) -> None:
+        """Show another chat."""
+        if self._may_leave():
+            self.session.open(chat_id)
+            await self.show_chat()
+            self.prompt.focus()
+
+    def _may_leave(self) -> bool:
+        if self.session.replying:
+            self.notify("a reply is being written; Esc stops it", severity="warning", markup=False)
+            return False
+        self.keep_unsent()
+        return True
+
+    def keep_unsent(self) -> None:
+        """Store what stands in the prompt."""
+        self.session.keep_unsent(self.prompt.unsent)
+
+    async def action_regenerate(self) -> None:
+        if self.session.replying:
+            self.notify("a reply is being written; Esc stops it", severity="warning", markup=False)
+        elif not await self._replies.regenerate(self.transcript.cursor):
+            self.notify("there is no message to reply to", severity="warning", markup=False)
+        self.update_hints()
+
+    def action_reload(self) -> None:
+        self._load()
+
+    def action_rename(self, title: str = "") -> None:
+        if title:
+            self.session.rename(title)
+            self._show_title()
+        else:
+            self.prompt.begin("/rename ")
+
+    def action_find(self, words: str = "") -> None:
+        self._find.open(words)
+
+    def action_origins(self) -> None:
+        self._coloured = not self._coloured
+        self.transcript.set_coloured(self._coloured)
+
+    def action_thinking(self) -> None:
+        self._thinking_opened = not self._thinking_opened
+        self.transcript.set_thinking_opened(self._thinking_opened)
+
+    def action_scroll(self, pages: int) -> None:
+        if pages < 0:
+            self.transcript.scroll_page_up(animate=False)
+        else:
+            self.transcript.scroll_page_down(animate=False)
+
+    async def action_oldest(self) -> None:
+        if self.session.path:
+            await self.transcript.go_to(self.session.path[0].id)
+
+    async def action_newest(self) -> None:
+        await self.transcript.follow()
+
+    def action_copy(self) -> None:
+        """Copy the last reply."""
+        self._actions.copy_last_reply()
+
+    async def action_edit(self) -> None:
+        await self._actions.edit()
+
+    async def action_branch(self) -> None:
+        await self._actions.branch(self.transcript.selected)
+
+    async def action_undo(self) -> None:
+        await self._actions.undo()
+
+    async def on_transcript_wanted(self, event: Transcript.Wanted) -> None:
+        try:
+            await self._actions.do(event.what)
+        except AppError as error:
+            self.notify(str(error), severity="error", markup=False)
+
+    async def on_message_view_clicked(self, event: MessageView.Clicked) -> None:
+        self.transcript.cursor = event.message_id
+
+    def on_code_block_copy_wanted(self, event: CodeBlock.CopyWanted) -> None:
+        self._actions.copy(event.code)
+
+    # ---- searching
+
+    def on_find_bar_wanted(self, event: FindBar.Wanted) -> None:
+        self._find.found(self.session.find(event.text))
+
+    async def on_find_bar_stepped(self, event: FindBar.Stepped) -> None:
+        await self._actions.go_to(event.message_id)
+
+    def on_find_bar_closed(self) -> None:
+        self.transcript.focus()

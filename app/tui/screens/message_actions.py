@@ -1,0 +1,171 @@
+"""What can be done with a message of the chat: copy, edit, branch, delete. Works on the message under the cursor."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from app.chat.conversation import Attachment, Message
+from app.paths import Paths
+from app.tui import clipboard
+from app.tui.replies import Replies
+
+if TYPE_CHECKING:
+    from app.tui.screens.chat import ChatScreen
+
+
+class MessageActions:
+    """The screen's hand for single messages."""
+
+    def __init__(self, screen: ChatScreen, replies: Replies) -> None:
+        self._screen = screen
+        self._replies = replies
+        self._editing: int | None = None
+        """The message of the user that the prompt's text replaces."""
+        self._copied: tuple[int, int] = (0, 0)
+        """Message and number of the code block copied last."""
+        self._copying: set[asyncio.Task[None]] = set()
+
+    async def do(self, what: str) -> None:
+        """Do what a key on the transcript asks for."""
+        message = self._screen.transcript.selected
+        if what == "undo":
+            await self.undo()
+        elif message is None:
+            self._say("select a message first: up and down")
+        elif what == "copy":
+            self.copy(self._text_of(message))
+        elif what == "copy_code":
+            self._copy_code(message)
+        elif what == "edit":
+            await self.edit()
+        elif what == "branch":
+            await self.branch(message)
+        elif what == "delete":
+            await self._delete(message)
+        elif what in ("previous_branch", "next_branch"):
+            await self._step_branch(message, 1 if what == "next_branch" else -1)
+        elif what == "unfold" and (view := self._screen.transcript.view(message.id)) is not None:
+            view.toggle_unfolded()
+
+    # ---- copying
+
+    def copy(self, text: str) -> None:
+        """Copy a text and say so. A clipboard program may take its time: not on this thread."""
+        task = asyncio.create_task(self._copy(text))
+        self._copying.add(task)
+        task.add_done_callback(self._copying.discard)
+
+    async def _copy(self, text: str) -> None:
+        app = self._screen.app
+        told = await asyncio.to_thread(
+            clipboard.copy, text, lambda sent: app.call_from_thread(app.copy_to_clipboard, sent), Paths.find().logs.parent
+        )
+        self._screen.notify(told, markup=False)
+
+    def copy_last_reply(self) -> None:
+        """Copy the last reply of the path, without its thinking."""
+        last = next((m for m in reversed(self._screen.session.path) if m.role == "assistant"), None)
+        if last is None:
+            self._say("there is no reply yet")
+        else:
+            self.copy(self._text_of(last))
+
+    def _copy_code(self, message: Message) -> None:
+        """Copy the message's last code block; again: the one before it."""
+        view = self._screen.transcript.view(message.id)
+        blocks = view.reply.code_blocks if view is not None and view.reply is not None else ()
+        if not blocks:
+            self._say("this message has no code block")
+            return
+        copied, at = self._copied
+        at = (at - 1) % len(blocks) if copied == message.id else len(blocks) - 1
+        self._copied = (message.id, at)
+        self.copy(blocks[at])
+
+    def _text_of(self, message: Message) -> str:
+        view = self._screen.transcript.view(message.id)
+        return view.text if view is not None else message.text
+
+    # ---- editing and sending
+
+    async def send(self, text: str, attachments: tuple[Attachment, ...]) -> None:
+        """Send what is in the prompt: new, or in the place of the message that is edited."""
+        editing, self._editing = self._editing, None
+        if editing is not None and any(message.id == editing for message in self._screen.session.path):
+            await self._replies.resend(editing, text, attachments)
+        else:
+            await self._replies.send(text, attachments)
+
+    async def edit(self) -> None:
+        """Take the selected message of the user, or the last one, into the prompt; sending it makes a branch."""
+        session, selected = self._screen.session, self._screen.transcript.selected
+        if session.replying:
+            self._say("a reply is being written; Esc stops it")
+            return
+        until = session.path.index(selected) + 1 if selected in session.path else len(session.path)
+        mine = next((m for m in reversed(session.path[:until]) if m.role == "user" and m.kind == "message"), None)
+        if mine is None:
+            self._say("there is no message of yours to edit")
+            return
+        self._editing = mine.id
+        self._screen.prompt.load(mine.text, mine.attachments)
+        self._screen.prompt.focus()
+        self._screen.activity.remark("editing an earlier message: sending makes a branch")
+
+    async def branch(self, message: Message | None) -> None:
+        """Go on from a message (the last one) in a chat of its own, which begins with a copy of all that is above."""
+        session = self._screen.session
+        if session.replying:
+            self._say("a reply is being written; Esc stops it")
+        elif session.chat is None or not session.path:
+            self._say("there is nothing to branch from yet")
+        else:
+            self._screen.keep_unsent()
+            await self._screen.open_chat(session.copy_until((message or session.path[-1]).id))
+            self._say("this is the new chat; the old one is as it was")
+
+    # ---- the tree
+
+    async def _delete(self, message: Message) -> None:
+        session = self._screen.session
+        if session.replying:
+            self._say("a reply is being written; Esc stops it")
+            return
+        at = session.path.index(message)
+        session.delete(message.id)
+        await self._screen.show_path()
+        if at > 0 and at - 1 < len(session.path):
+            await self._screen.transcript.go_to(session.path[at - 1].id)
+        self._say("deleted with what followed; u brings it back")
+
+    async def undo(self) -> None:
+        """Bring back what was deleted last in this chat."""
+        restored = self._screen.session.undo()
+        if restored is None:
+            self._say("there is nothing to undo")
+            return
+        await self._screen.show_path()
+        await self._screen.transcript.go_to(restored)
+
+    async def _step_branch(self, message: Message, step: int) -> None:
+        if self._screen.session.replying:
+            self._say("a reply is being written; Esc stops it")
+            return
+        shown = self._screen.session.step_branch(message.id, step)
+        if shown is not None:
+            await self._screen.show_path()
+            await self._screen.transcript.go_to(shown)
+
+    async def go_to(self, message_id: int) -> None:
+        """Select a message of this chat, on whatever branch it is."""
+        session = self._screen.session
+        if all(message.id != message_id for message in session.path):
+            if session.replying:
+                return
+            session.show(message_id)
+            await self._screen.show_path()
+        await self._screen.transcript.go_to(message_id)
+
+    def _say(self, line: str) -> None:
+        self._screen.notify(line, markup=False)

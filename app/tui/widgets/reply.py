@@ -1,0 +1,197 @@
+"""The text of one reply: thinking, then Markdown blocks; or, coloured by origin, plain text.
+
+While it streams, what arrives is gathered and drawn at most a few times a second, less often the longer a drawing
+takes, so that neither the keyboard nor the engine waits for the screen. At the end the whole text is read once more
+and compared with what is shown: not a character can be missing, whatever came in the last moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.reactive import reactive
+from textual.timer import Timer
+from textual.widget import Widget
+
+from app.chat.conversation import OriginSpan
+from app.chat.thinking import split_thinking
+from app.tui.markdown import Block, Code, GrowingMarkdown, Prose, Table, parse_blocks
+from app.tui.widgets.code_block import CodeBlock
+from app.tui.widgets.plain_text import PlainText
+from app.tui.widgets.prose import ProseView, RuleView, TableView
+from app.tui.widgets.thinking import Thinking
+
+DRAW_SECONDS = 0.06
+"""Least time between two drawings: about 16 a second, which reads as flowing."""
+DRAW_SHARE = 12
+"""And at least so many times the last drawing's own time, which bounds the share of a core that it takes."""
+
+BlockWidget = ProseView | CodeBlock | TableView | RuleView
+
+
+def block_view(block: Block) -> BlockWidget:
+    """The widget that shows a block."""
+    if isinstance(block, Prose):
+        return ProseView(block)
+    if isinstance(block, Code):
+        return CodeBlock(block)
+    if isinstance(block, Table):
+        return TableView(block)
+    return RuleView()
+
+
+class Reply(Vertical):
+    """Shows a reply, complete or growing."""
+
+    DEFAULT_CSS = """
+    Reply { height: auto; width: 1fr; }
+    """
+
+    coloured: reactive[bool] = reactive(False, init=False)
+    """Plain text in the styles of the tokens' origins instead of Markdown."""
+    thinking_opened: reactive[bool] = reactive(False, init=False)
+
+    def __init__(
+        self, text: str = "", origins: Sequence[OriginSpan] = (), *, growing: bool = False, coloured: bool = False,
+        thinking_opened: bool = False,
+    ) -> None:
+        super().__init__()
+        self.text = text
+        self._origins = list(origins)
+        self._growing = growing
+        self.set_reactive(Reply.coloured, coloured)
+        self.set_reactive(Reply.thinking_opened, thinking_opened)
+        self._timer: Timer | None = None
+        self._drawing_seconds = 0.0
+        self._forget_views()
+
+    def compose(self) -> ComposeResult:
+        yield from self._fresh_views()
+
+    # ---- growing
+
+    def grow(self, text: str, spans: Sequence[OriginSpan]) -> None:
+        """More text has come. It is on the screen a moment later."""
+        self.text += text
+        self._origins += spans
+        if self._timer is None:
+            wait = max(DRAW_SECONDS, DRAW_SHARE * self._drawing_seconds)
+            self._timer = self.set_timer(wait, self._draw)
+
+    def finish(self, text: str, origins: Sequence[OriginSpan]) -> None:
+        """The reply is complete: this is all of it."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self.text, self._origins, self._growing = text, list(origins), False
+        if not self.is_mounted:
+            return
+        if self._plain is not None:
+            self._plain.show(text, self._origins)
+            return
+        split = split_thinking(text)
+        self._show_thinking(split.thinking, done=True)
+        self._show_blocks(parse_blocks(split.answer), 0)
+
+    def _draw(self) -> None:
+        self._timer = None
+        started = perf_counter()
+        if self._plain is not None:
+            self._plain.show(self.text, self._origins)
+        else:
+            self._draw_markdown()
+        self._drawing_seconds = perf_counter() - started
+
+    def _draw_markdown(self) -> None:
+        split = split_thinking(self.text, growing=True)
+        if not split.answer.startswith(self._read):  # what looked like the answer was thinking
+            self._markdown, self._read = GrowingMarkdown(), ""
+        first = self._markdown.settled
+        self._markdown.append(split.answer[len(self._read) :])
+        self._read = split.answer
+        self._show_thinking(split.thinking, done=split.thought)
+        self._show_blocks(self._markdown.blocks_from(first), first)
+
+    # ---- views
+
+    def _forget_views(self) -> None:
+        self._markdown = GrowingMarkdown()
+        self._read = ""
+        """What of the answer `_markdown` has read."""
+        self._thinking: Thinking | None = None
+        self._views: list[BlockWidget] = []
+        self._plain: PlainText | None = None
+
+    def _fresh_views(self) -> list[Widget]:
+        """All widgets, from nothing."""
+        self._forget_views()
+        if self.coloured:
+            self._plain = PlainText(self.text, self._origins)
+            return [self._plain]
+        split = split_thinking(self.text, growing=self._growing)
+        if self._growing:
+            self._markdown.append(split.answer)
+            self._read = split.answer
+            blocks = self._markdown.blocks
+        else:
+            blocks = parse_blocks(split.answer)
+        self._views = [block_view(block) for block in blocks]
+        if split.thinking is None:
+            return [*self._views]
+        self._thinking = Thinking(split.thinking, done=split.thought, opened=self.thinking_opened)
+        return [self._thinking, *self._views]
+
+    def _show_thinking(self, text: str | None, *, done: bool) -> None:
+        if text is None:
+            return
+        if self._thinking is None:
+            self._thinking = Thinking(text, done=done, opened=self.thinking_opened)
+            self.mount(self._thinking, before=0)
+        else:
+            self._thinking.show(text, done=done)
+
+    def _show_blocks(self, blocks: Sequence[Block], first: int) -> None:
+        """Have the views from `first` on show these blocks and no others."""
+        for at, block in enumerate(blocks, first):
+            if at < len(self._views) and self._views[at].fits(block):
+                self._views[at].show(block)
+                continue
+            self._cut(at)
+            fresh = [block_view(each) for each in blocks[at - first :]]
+            self._views += fresh
+            self.mount_all(fresh)
+            return
+        self._cut(first + len(blocks))
+
+    def _cut(self, at: int) -> None:
+        for view in self._views[at:]:
+            view.remove()
+        del self._views[at:]
+
+    async def watch_coloured(self) -> None:
+        with self.app.batch_update():
+            await self.remove_children()
+            await self.mount_all(self._fresh_views())
+
+    def watch_thinking_opened(self) -> None:
+        if self._thinking is not None:
+            self._thinking.opened = self.thinking_opened
+
+    # ---- what can be copied
+
+    @property
+    def answer(self) -> str:
+        """The reply without its thinking."""
+        return split_thinking(self.text).answer
+
+    @property
+    def has_thinking(self) -> bool:
+        return split_thinking(self.text).thinking is not None
+
+    @property
+    def code_blocks(self) -> tuple[str, ...]:
+        """The code of each block, in order."""
+        return tuple(block.code for block in parse_blocks(self.answer) if isinstance(block, Code))
