@@ -5,26 +5,40 @@ engine: a setting the plan did not touch stays the engine's own, so that costs m
 cannot fit is refused here, before anything is allocated, unless it was forced.
 
 Headers are read only where memory is not plentiful (see `plentiful`): they take a seventh of a second each, which the
-start of every `ask` would otherwise pay to learn that 2 GB fit into 20.
+start of every `ask` would otherwise pay to learn that 2 GB fit into 20. Where the formula's answer is close (CLEAR),
+llama.cpp's own figures decide; they take a second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from app.errors import AppError
 from app.options import LoadChoices
 from models import BadGguf, DoesNotFit, Hardware, LoadPlan, ModelShape, Wishes, plan_load, read_gguf, shape_of
-from models.planner import BATCHES, HOST_RESERVE_SHARE, KV_TYPES
+from models.memory import Scale
+from models.planner import BATCHES, HOST_RESERVE_SHARE, KV_TYPES, room_for
 
 DEFAULT_CONTEXT = 4096
 """The engine's default (a test compares them): what a load takes when nobody said anything."""
 PLENTY_FACTOR, PLENTY_BYTES, PLENTY_CONTEXT = 3, 2 << 30, 8192
 """Weights, their repacked copy and as much again, and 2 GiB, cover the caches of a pair up to 8,192 tokens (a test holds
 this for every pair of the catalogue)."""
+CLEAR = 1.25
+"""Room that makes the formula's answer certain; its tests hold it to a quarter of the compute buffers, which are part
+of the whole."""
+QUESTIONS = 3
+"""Times that llama.cpp is asked, at most: each answer may change the plan."""
+_ENDLESS = 1 << 62
+
+Figures = tuple[int, int, int]
+"""Bytes of caches, and of compute buffers on the host and on devices."""
+Sizes = Callable[[bool, Mapping[str, Any]], Sequence[Figures] | None]
+"""llama.cpp's figures for the target, and for the draft if it is to be loaded, with these LoadConfig fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +53,8 @@ class Fitted:
 
 
 def plan_pair(
-    target: ModelShape, draft: ModelShape | None, machine: Hardware, choices: LoadChoices, *, keep_draft: bool = False
+    target: ModelShape, draft: ModelShape | None, machine: Hardware, choices: LoadChoices, *, keep_draft: bool = False,
+    scales: tuple[Scale, Scale] = (Scale(), Scale()),
 ) -> LoadPlan | DoesNotFit:
     """The planner's answer for a load with these choices. A context beyond what the target learned is cut, as on load."""
     most = usual_context(target, choices)
@@ -51,7 +66,46 @@ def plan_pair(
         keep_draft=keep_draft,
         flash_attention=choices.flash_attention is not False,
     )
-    return plan_load(replace(target, trained_context=most), draft, machine, wishes)
+    return plan_load(replace(target, trained_context=most), draft, machine, wishes, scales)
+
+
+def plan_exactly(
+    target: ModelShape, draft: ModelShape | None, machine: Hardware, choices: LoadChoices, sizes: Sizes, *,
+    keep_draft: bool = False,
+) -> LoadPlan | DoesNotFit:
+    """As plan_pair, but what is close is decided by llama.cpp's figures for the very settings in question: first those one
+    would like best, then those of the plan that its figures leave, until that plan is one it was asked about."""
+    plan_with = partial(plan_pair, target, draft, choices=choices, keep_draft=keep_draft)
+    answer, plan = plan_with(machine), _nearest(plan_with(_without_limits(machine)))
+    if room_for(plan, machine) < 1 / CLEAR:
+        plan = _nearest(answer)
+    scales, used = [(Scale(), Scale())], (Scale(), Scale())
+    asked: list[tuple[bool, dict[str, Any]]] = []
+    while 1 / CLEAR < room_for(plan, machine) < CLEAR and len(asked) < QUESTIONS:
+        question = plan.use_draft, {
+            "context": plan.context, "kv_type": plan.kv_type, "batch": plan.batch,
+            "target_gpu_layers": plan.target_gpu_layers, "draft_gpu_layers": plan.draft_gpu_layers,
+        }
+        if question in asked or (figures := sizes(*question)) is None:
+            break
+        asked.append(question)
+        parts = (plan.target, plan.draft) if plan.draft else (plan.target,)
+        found = [scale.times(Scale.of(part, *theirs)) for scale, part, theirs in zip(used, parts, figures, strict=False)]
+        scales = [*(scales if len(asked) > 1 else []), (found[0], found[-1] if plan.draft else used[1])]
+        # The largest of all: what its figures ruled out must not come back by those for other settings.
+        used = Scale.largest([scale for scale, _ in scales]), Scale.largest([scale for _, scale in scales])
+        answer = plan_with(machine, scales=used)
+        plan = _nearest(answer)
+    return answer
+
+
+def _nearest(answer: LoadPlan | DoesNotFit) -> LoadPlan:
+    return answer if isinstance(answer, LoadPlan) else answer.smallest
+
+
+def _without_limits(machine: Hardware) -> Hardware:
+    devices = tuple(replace(device, free_bytes=_ENDLESS) for device in machine.devices)
+    return replace(machine, available_bytes=_ENDLESS, devices=devices)
 
 
 def usual_context(target: ModelShape, choices: LoadChoices) -> int:
@@ -62,9 +116,10 @@ def usual_context(target: ModelShape, choices: LoadChoices) -> int:
 
 def fit_into_memory(
     target: Path, draft: Path | None, choices: LoadChoices, machine: Hardware, *, keep_draft: bool,
-    instead: Callable[[], str | None],
+    instead: Callable[[], str | None], sizes: Sizes = lambda _draft, _settings: None,
 ) -> Fitted:
-    """How to load these files. `instead` names something that would fit; it is asked only when this does not.
+    """How to load these files. `instead` names something that would fit; it is asked only when this does not. `sizes` asks
+    llama.cpp.
 
     Raises AppError when they do not fit and --force was not given.
     """
@@ -76,7 +131,7 @@ def fit_into_memory(
     except BadGguf:
         return Fitted()  # whether llama.cpp can do more with it than we can is for the load to say
     shape, draft_shape = shapes[0], shapes[1] if draft else None
-    answer = plan_pair(shape, draft_shape, machine, choices, keep_draft=keep_draft)
+    answer = plan_exactly(shape, draft_shape, machine, choices, sizes, keep_draft=keep_draft)
     if isinstance(answer, LoadPlan):
         return Fitted(draft is None or answer.use_draft, changes(answer, shape, draft_shape, choices, machine), remark_on(answer))
     refusal = f"{target.name} {answer.reason}"

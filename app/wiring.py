@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from app.downloads import fetch, total_size
 from app.errors import AppError, Interrupted
+from app.exact_sizes import exact_sizes
 from app.fit import doubt_before_fetching, fit_selection, something_that_fits
 from app.interrupt import Interrupt
 from app.machine import machine_with
@@ -146,6 +147,9 @@ def fitted(pair: LocalPair, choices: LoadChoices, paths: Paths, modes: Sequence[
         pair.target.path, pair.draft.path if pair.draft else None, choices, machine,
         keep_draft=bool(_need_draft(modes)) or choices.draft is not None,
         instead=lambda: something_that_fits(selector, machine),
+        sizes=lambda use_draft, settings: exact_sizes(
+            pair.target.path, pair.draft.path if pair.draft and use_draft else None, choices.flash_attention, settings
+        ),
     )
     if plan.remark:
         front.say(plan.remark)

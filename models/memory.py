@@ -6,7 +6,7 @@ For one model with L layers, context n, batch b, r rows of logits, key and value
                sliding-window layer min(n, window + b) rounded up to 256 unless the cache is full-sized
     state      per recurrent layer, once for each snapshot kept, and one
     compute    b * 4 * (3 ff + 4 d)  the gate, up and product of a feed-forward block and four activations
-               + b * n * 2           the attention mask (twice with a sliding window)
+               + b * n * 2           the attention mask (twice with a sliding window, none without attention)
                + b * n * heads * 4   the scores, only without flash attention
                or r * (vocabulary + d) * 4 where that is more: the logits come last and reuse the room
     logits     r * vocabulary * 4    their copy on the host
@@ -17,10 +17,14 @@ Checked against llama.cpp's own figures (tests) and the measured resident size o
 1.5B and 0.5B at 2,048, 8,192 and 32,768 tokens, batch 512, its CPU compute buffers are 64.5 + n/1024 and 35.5 + n/1024
 MiB, which is exactly this. With layers on a GPU, llama.cpp moves the output matrix first, then layers from the last;
 their share of KV, state and compute moves with them. The embedding always stays on the host.
+
+The formula is the fast path. Where it is close, llama.cpp is asked for its own figures (engine/buffer_sizes.py), and what
+it says in proportion to the formula is a Scale.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from models.ggml_types import ggml_type
@@ -81,8 +85,48 @@ class Memory:
     def device(self) -> int:
         return self.device_weights + self.device_kv + self.device_compute
 
+    def scaled(self, scale: Scale) -> Memory:
+        """With caches and compute buffers as llama.cpp has them."""
+        return replace(
+            self,
+            kv=round(self.kv * scale.caches),
+            device_kv=round(self.device_kv * scale.caches),
+            compute=round(self.compute * scale.host_compute),
+            device_compute=round(self.device_compute * scale.device_compute),
+        )
+
     def __add__(self, other: Memory) -> Memory:
         return Memory(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """llama.cpp's sizes in proportion to the formula's."""
+
+    caches: float = 1.0
+    host_compute: float = 1.0
+    device_compute: float = 1.0
+
+    def times(self, other: Scale) -> Scale:
+        return Scale(*(getattr(self, name) * getattr(other, name) for name in self.__dataclass_fields__))
+
+    @classmethod
+    def largest(cls, scales: Sequence[Scale]) -> Scale:
+        return cls(*(max(getattr(scale, name) for scale in scales) for name in cls.__dataclass_fields__))
+
+    @classmethod
+    def of(cls, formula: Memory, caches: int, host_compute: int, device_compute: int) -> Scale:
+        """From llama.cpp's bytes for the settings that `formula` is for. What the formula has none of keeps a 1."""
+        return cls(
+            *(
+                theirs / ours if ours else 1.0
+                for theirs, ours in (
+                    (caches, formula.kv + formula.device_kv),
+                    (host_compute, formula.compute),
+                    (device_compute, formula.device_compute),
+                )
+            )
+        )
 
 
 def memory_of(shape: ModelShape, settings: Settings, repacked_types: frozenset[str] = frozenset()) -> Memory:
@@ -139,7 +183,7 @@ def _layer_cache_bytes(shape: ModelShape, layer: Layer, settings: Settings) -> i
 
 
 def _compute_bytes(shape: ModelShape, settings: Settings) -> int:
-    masks = 2 if shape.window else 1
+    masks = (2 if shape.window else 1) if any(layer.key_width for layer in shape.layers) else 0
     during = settings.batch * (
         4 * (3 * shape.feed_forward + 4 * shape.embedding)
         + 2 * settings.context * masks

@@ -26,7 +26,15 @@ from itertools import product
 from typing import Literal
 
 from models.hardware import Hardware
-from models.memory import DEVICE_OVERHEAD_BYTES, PROCESS_BYTES, Memory, Settings, kv_type_fits, memory_of
+from models.memory import (
+    DEVICE_OVERHEAD_BYTES,
+    PROCESS_BYTES,
+    Memory,
+    Scale,
+    Settings,
+    kv_type_fits,
+    memory_of,
+)
 from models.shape import ModelShape
 
 BEST_CONTEXT = 8192
@@ -98,10 +106,30 @@ class DoesNotFit:
 
 
 def plan_load(
-    target: ModelShape, draft: ModelShape | None, hardware: Hardware, wishes: Wishes | None = None
+    target: ModelShape,
+    draft: ModelShape | None,
+    hardware: Hardware,
+    wishes: Wishes | None = None,
+    scales: tuple[Scale, Scale] = (Scale(), Scale()),
 ) -> LoadPlan | DoesNotFit:
-    """The first way of loading, in the order above, that fits the machine."""
-    return _Planner(target, draft, hardware, wishes or Wishes()).plan()
+    """The first way of loading, in the order above, that fits the machine. `scales`: of the target and the draft."""
+    return _Planner(target, draft, hardware, wishes or Wishes(), scales).plan()
+
+
+def room_for(plan: LoadPlan, hardware: Hardware) -> float:
+    """What is free in proportion to what the plan takes, on the host or the devices, whichever is scarcer; below 1 it
+    does not fit."""
+    return min(free / needed for needed, free in _demands(plan, hardware).values() if needed)
+
+
+def _demands(plan: LoadPlan, hardware: Hardware) -> dict[Literal["device", "host"], tuple[int, int]]:
+    """Bytes needed and free, by place."""
+    shared = plan.device_bytes if any(device.unified for device in hardware.devices) else 0
+    host_free = max(0, hardware.available_bytes - int(HOST_RESERVE_SHARE * hardware.ram_bytes))
+    return {
+        "device": (plan.device_bytes, sum(device.free_bytes for device in hardware.devices)),
+        "host": (plan.host_needed_bytes + shared, host_free),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +144,16 @@ class _Choice:
 
 class _Planner:
     def __init__(
-        self, target: ModelShape, draft: ModelShape | None, hardware: Hardware, wishes: Wishes
+        self,
+        target: ModelShape,
+        draft: ModelShape | None,
+        hardware: Hardware,
+        wishes: Wishes,
+        scales: tuple[Scale, Scale],
     ) -> None:
         self._target, self._draft, self._hardware, self._wishes = target, draft, hardware, wishes
-        self._device_free = sum(device.free_bytes for device in hardware.devices)
-        self._unified = any(device.unified for device in hardware.devices)
+        self._scales = scales
         self._overhead = sum(DEVICE_OVERHEAD_BYTES for device in hardware.devices if not device.unified)
-        self._host_free = max(0, hardware.available_bytes - int(HOST_RESERVE_SHARE * hardware.ram_bytes))
 
     def plan(self) -> LoadPlan | DoesNotFit:
         best = last = None
@@ -210,12 +241,12 @@ class _Planner:
             flash_attention=wishes.flash_attention,
         )
         repacked = self._hardware.repacked_types
-        target = memory_of(self._target, settings, repacked)
+        target = memory_of(self._target, settings, repacked).scaled(self._scales[0])
         draft = None
         if self._draft is not None and choice.use_draft:
             context = min(choice.context, self._draft.trained_context or choice.context)
             settings = replace(settings, context=context, output_rows=1, gpu_layers=choice.draft_layers)
-            draft = memory_of(self._draft, settings, repacked)
+            draft = memory_of(self._draft, settings, repacked).scaled(self._scales[1])
         both = target + draft if draft else target
         shapes = [self._target, *([self._draft] if self._draft and draft else [])]
         return LoadPlan(
@@ -236,11 +267,9 @@ class _Planner:
         )
 
     def _shortage(self, plan: LoadPlan) -> DoesNotFit | None:
-        if plan.device_bytes > self._device_free:
-            return DoesNotFit("device", plan.device_bytes, self._device_free, plan)
-        host = plan.host_needed_bytes + (plan.device_bytes if self._unified else 0)
-        if host > self._host_free:
-            return DoesNotFit("host", host, self._host_free, plan)
+        for where, (needed, free) in _demands(plan, self._hardware).items():
+            if needed > free:
+                return DoesNotFit(where, needed, free, plan)
         return None
 
     def _placement(self, choice: _Choice) -> Placement:
