@@ -22,6 +22,7 @@ FAILED, WRONG_USAGE, INTERRUPTED, READER_LEFT = 1, 2, 130, 141
 COMMANDS = {
     "chat": "app.commands.chat:chat",
     "ask": "app.commands.ask:ask",
+    "chats": "app.commands.chats:chats",
     "models": "app.commands.models:models",
     "bench": "app.commands.bench:bench",
     "verify": "app.commands.verify:verify",

@@ -13,8 +13,10 @@ from app.store.errors import NotFound
 from app.store.rows import CHAT_COLUMNS, chat_of, settings_json, storable, summary_of
 from app.store.search import Words
 
+KEPT_SECONDS = 30 * 86400.0
+"""How long what was deleted can be brought back."""
 _PORTION = 200
-"""Messages that are purged in one transaction, which takes some 0.1 s."""
+"""Messages that are erased in one transaction, which takes some 0.1 s."""
 
 
 class Chats(Part):
@@ -100,23 +102,33 @@ class Chats(Part):
         with self._db.writing() as db:
             db.executemany("UPDATE chats SET deleted = NULL WHERE id = ?", [(i,) for i in chat_ids])
 
-    def purge(self, older_than_seconds: float) -> list[int]:
-        """Delete for good what was deleted longer ago than that: chats and single messages. The ids of the chats, for
-        whoever keeps other files of theirs."""
+    def purge(self, older_than_seconds: float = KEPT_SECONDS) -> list[int]:
+        """Erase what was deleted longer ago than that: chats and single messages. The ids of the chats, for whoever keeps
+        other files of theirs."""
         until = time.time() - older_than_seconds
-        doomed = self._db.rows(
-            "SELECT m.id FROM messages m JOIN chats c ON c.id = m.chat_id WHERE m.deleted <= ? OR c.deleted <= ? ORDER BY m.id DESC",
-            (until, until),
-        )
-        # Children first and in small portions, as other windows want to write meanwhile.
-        for start in range(0, len(doomed), _PORTION):
+        chats = self._db.rows("SELECT id FROM chats WHERE deleted <= ?", (until,))
+        self._erase_messages([row[0] for row in self._db.rows("SELECT id FROM messages WHERE deleted <= ?", (until,))])
+        return self.erase_chats([row[0] for row in chats])
+
+    def erase_chats(self, chat_ids: Sequence[int]) -> list[int]:
+        """Delete chats for good; those there were."""
+        self.delete_chats(chat_ids)
+        for chat_id in chat_ids:
+            self._erase_messages([row[0] for row in self._db.rows("SELECT id FROM messages WHERE chat_id = ?", (chat_id,))])
+        with self._db.writing() as db:
+            # One that came back meanwhile, as somebody wrote in it, stays.
+            return [i for i in chat_ids if db.execute("DELETE FROM chats WHERE id = ? AND deleted IS NOT NULL", (i,)).rowcount]
+
+    def _erase_messages(self, message_ids: list[int]) -> None:
+        """Children before parents, and in small portions, as other windows want to write meanwhile."""
+        message_ids = sorted(message_ids, reverse=True)
+        for start in range(0, len(message_ids), _PORTION):
             with self._db.writing() as db:
                 db.executemany(
-                    "DELETE FROM messages WHERE id = ? AND (deleted <= ? OR chat_id IN (SELECT id FROM chats WHERE deleted <= ?))",
-                    [(row[0], until, until) for row in doomed[start : start + _PORTION]],
+                    "DELETE FROM messages WHERE id = ? AND (deleted IS NOT NULL OR chat_id IN"
+                    " (SELECT id FROM chats WHERE deleted IS NOT NULL))",
+                    [(i,) for i in message_ids[start : start + _PORTION]],
                 )
-        with self._db.writing() as db:
-            return [row[0] for row in db.execute("DELETE FROM chats WHERE deleted <= ? RETURNING id", (until,)).fetchall()]
 
     def _set(self, chat_id: int, column: str, value: Any) -> None:
         with self._db.writing() as db:

@@ -66,7 +66,7 @@ def settings_of(text: str) -> ChatSettings:
 
 
 def attachments_json(attachments: Iterable[Attachment]) -> str:
-    return json.dumps([{"name": a.name, "text": a.text, "tokens": a.tokens} for a in attachments])
+    return json.dumps([{"name": storable(a.name), "text": storable(a.text), "tokens": a.tokens} for a in attachments])
 
 
 def _attachments(text: str) -> tuple[Attachment, ...]:

@@ -118,6 +118,27 @@ def test_a_long_branch_can_be_purged(store: ChatStore, chat: int) -> None:
         store.restore_message(first)
 
 
+def test_chats_can_be_erased_at_once(store: ChatStore) -> None:
+    one, two = add(store, "one", "needle"), add(store, "two", "needle")
+    assert store.erase_chats([one, 99]) == [one]
+    store.restore_chats([one])
+    assert titles(store) == ["two"]
+    assert [hit.chat_id for hit in store.search("needle")] == [two]
+
+
+def test_only_what_was_deleted_is_purged(store: ChatStore) -> None:
+    kept, gone = add(store, "kept", "first"), add(store, "gone")
+    first = store.path(kept)[0]
+    second = store.add_message(kept, first.id, "user", "second")
+    store.delete_message(second.id)
+    store.delete_chats([gone])
+    assert store.purge() == []
+    assert store.purge(0) == [gone]
+    assert [message.text for message in store.path(kept)] == ["first"]
+    with pytest.raises(NotFound, match="for good"):
+        store.restore_message(second.id)
+
+
 def test_changing_a_chat_that_was_purged_is_told(store: ChatStore, chat: int) -> None:
     store.delete_chats([chat])
     store.purge(0)
