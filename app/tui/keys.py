@@ -65,6 +65,17 @@ KEYS: dict[str, KeyEntry] = {
     "undo": KeyEntry("u", "Undo the last delete", "message"),
     "previous_branch": KeyEntry("left", "Previous branch", "message"),
     "next_branch": KeyEntry("right", "Next branch", "message"),
+    "list_search": KeyEntry("slash", "Search", "list"),
+    "list_new": KeyEntry("n", "New", "list"),
+    "list_mark": KeyEntry("space", "Mark", "list"),
+    "list_rename": KeyEntry("r", "Rename", "list"),
+    "list_pin": KeyEntry("p", "Pin", "list"),
+    "list_tag": KeyEntry("t", "Tags", "list"),
+    "list_delete": KeyEntry("d,delete", "Delete", "list"),
+    "list_undo": KeyEntry("u", "Undo", "list"),
+    "list_export": KeyEntry("e", "Export", "list"),
+    "list_import": KeyEntry("i", "Import", "list"),
+    "list_details": KeyEntry("f8", "Details", "list"),
 }
 
 _HEARD_TOGETHER: dict[Where, frozenset[Where]] = {
