@@ -1,57 +1,103 @@
-"""The result of a comparison: the JSON document and the table on the screen. Pure."""
+"""The result of a run as one JSON document: written as it grows, read by `report`, `diff` and `--resume`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
 
+from app.bench import at_once
+from app.bench.at_once import Throughput
+from app.bench.measurement import Measurement, from_json
+from app.bench.plan import Configuration
+from app.bench.require import Verdict
 from app.bench.runner import Skipped
-from app.bench.statistics import HIGH, LOW, PLAIN, Measurement, by_category, by_prompt
+from app.bench.statistics import LEVEL, TAIL
+from app.bench.summary import prompt_summaries, summaries
+from app.errors import AppError
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-
-def document(
-    manifest: Mapping[str, Any], rows: Sequence[Measurement], skipped: Sequence[Skipped], *, complete: bool
-) -> dict[str, Any]:
-    """Everything: what it was made with, each reply, and what they say together."""
-    return {
-        "manifest": dict(manifest),
-        "complete": complete,
-        "ratio_to_plain": f"paired by prompt, turn and repeat; low and high are the {LOW:.0%} and {HIGH:.0%} quantiles",
-        "by_category": by_category(rows),
-        "by_prompt": by_prompt(rows),
-        "skipped": [asdict(skip) for skip in skipped],
-        "rows": [asdict(row) | {"acceptance_rate": row.accepted / row.drafted if row.drafted else None} for row in rows],
-    }
+KIND = "paceline bench run"
+FORMAT = 1
+READING = (
+    "ratio: tokens/s against the baseline's, paired by prompt, turn and repeat; median over prompts. low, high: "
+    f"{LEVEL:.0%} bootstrap interval over prompts and repeats; noise_low, noise_high: over repeats of these prompts alone; "
+    f"tail: the prompt at {TAIL:.0%}. Energy: all devices that count it, prompt included. Memory: peak of the process."
+)
 
 
-def table(summary: Mapping[str, Mapping[str, Any]], *, greedy: bool) -> Table:
-    """`by_category` for people. Only greedy replies are meant to be the same in every mode."""
-    from rich import box
-    from rich.table import Table
+@dataclass(slots=True)
+class Result:
+    """Everything a run has to say."""
 
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("category")
-    shown.add_column("mode")
-    for heading in ("tokens/s", "x plain", "spread", "kept", "a round", "first token", "outside", *(["same text"] if greedy else [])):
-        shown.add_column(heading, justify="right")
-    for category, modes in summary.items():
-        for index, (mode, facts) in enumerate(modes.items()):
-            ratio = facts["ratio_to_plain"]
-            spread = f"{ratio['low']:.2f}-{ratio['high']:.2f}" if ratio["low"] is not None else ""
-            shown.add_row(
-                "" if index else category, mode, _text(facts["tokens_per_second"], ".1f"),
-                _text(ratio["median"], ".2f"), "" if mode == PLAIN else spread, _text(facts["acceptance_rate"], ".0%"),
-                _text(facts["tokens_per_round"], ".2f"), _text(facts["ttft_ms"], ".0f", " ms"),
-                _text(facts["outside_llama_share"], ".1%"),
-                *([_text(facts["same_text_as_plain"], ".0%")] if greedy else []),
-                end_section=index == len(modes) - 1,
-            )
-    return shown
+    manifest: dict[str, Any]
+    configs: tuple[Configuration, ...]
+    rows: list[Measurement] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    throughput: list[Throughput] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    engines: list[dict[str, Any]] = field(default_factory=list)
+    """What is loaded by each process: files, seconds, device memory."""
+    ended: str = ""
+    """Why it ended: see runner.Progress; empty while it runs, or when it was killed."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kind": KIND,
+            "format": FORMAT,
+            "manifest": self.manifest,
+            "ended": self.ended or None,
+            "reading": READING,
+            "configurations": [
+                asdict(config) | {"name": config.name, "baseline": config.baseline} for config in self.configs
+            ],
+            "by_category": summaries(self.rows, self.configs),
+            "by_prompt": prompt_summaries(self.rows, self.configs),
+            "at_once": at_once.as_json(self.throughput),
+            "requirements": [asdict(verdict) for verdict in self.verdicts],
+            "engines": self.engines,
+            "skipped": [asdict(skip) for skip in self.skipped],
+            "rows": [asdict(row) for row in self.rows],
+        }
 
 
-def _text(value: float | None, form: str, unit: str = "") -> str:
-    return "" if value is None else f"{value:{form}}{unit}"
+def read_result(path: Path) -> Result:
+    """What was written. Raises AppError when the file is not a result of this program."""
+    document = read_document(path, KIND, FORMAT)
+    try:
+        return Result(
+            manifest=document["manifest"],
+            configs=tuple(_configuration(entry) for entry in document["configurations"]),
+            rows=[from_json(row) for row in document["rows"]],
+            skipped=[Skipped(**skip) for skip in document["skipped"]],
+            throughput=[Throughput(**row) for row in (document["at_once"] or {"rows": []})["rows"]],
+            verdicts=[Verdict(**verdict) for verdict in document["requirements"]],
+            engines=document["engines"],
+            ended=document["ended"] or "",
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise AppError(f"{path}: the result is damaged ({error})") from None
+
+
+def read_document(path: Path, kind: str, form: int) -> dict[str, Any]:
+    """The JSON of a file that a command of `bench` wrote. Raises AppError when it is something else."""
+    try:
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError):
+        raise AppError(f"{path} is not JSON") from None
+    found = document.get("kind") if isinstance(document, dict) else None
+    if found != kind:
+        raise AppError(f"{path} is not a result of `{kind}`" + (f" but of `{found}`" if found else ""))
+    if document.get("format") != form:
+        raise AppError(f"{path} was written by another version of Paceline; measure again")
+    return dict(document)
+
+
+def categories_of(rows: Sequence[Measurement]) -> list[str]:
+    """In order of appearance."""
+    return list(dict.fromkeys(row.category for row in rows))
+
+
+def _configuration(entry: Mapping[str, Any]) -> Configuration:
+    return Configuration(entry["mode"], entry["target"], entry["draft"], entry["max_tokens"], entry["batch"], entry["varied"])

@@ -1,124 +1,133 @@
-"""What the measured replies say: per category and per prompt, each mode against plain decoding. Pure.
+"""What the measured replies say: each configuration against its baseline, by category and by prompt. Pure.
 
-Speeds drift with heat and with what else the machine does, so modes are compared in pairs: the ratio of a reply's
-tokens/s to that of plain on the same prompt, turn and repeat, which ran moments apart. Reported are the median
-ratio and, as its spread, the 10th and 90th percentile. Rates of tokens are pooled (sums over sums), so that long
-replies count for what they are.
+Speeds drift with heat and with what else the machine does, so configurations are compared in pairs: the ratio of a
+reply's tokens/s to that of the baseline on the same prompt, turn and repeat, which ran moments apart. A prompt counts once,
+with the median over its repeats; a category's ratio is the median over its prompts. Two bootstrap intervals (95 %, seeded)
+stand beside it:
+
+- `low`, `high`: prompts drawn anew, and the repeats of each: what other prompts of that kind would be likely to give;
+- `noise_low`, `noise_high`: the same prompts, only their repeats drawn anew: how well *these* are measured. It needs two
+  repeats. More repeats narrow it, and a run repeats until it is narrow.
+
+A repeat is drawn as the prompt's own value and a deviation taken from all prompts of the category (in logarithms, widened by
+sqrt(n/(n-1)) because they are deviations from a mean of n), as two or three repeats of one prompt say little.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
-PLAIN = "plain"
+import numpy as np
+from numpy.typing import NDArray
+
+from app.bench.measurement import Measurement
+
 ALL = "all"
-LOW, HIGH = 0.10, 0.90
+RESAMPLES = 2000
+LEVEL = 0.95
+SEED = 20_240_229
+TAIL = 0.10
+"""The share of prompts beyond which the tail is told."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """One reply: a row of the result."""
+class Ratio:
+    """How many times as fast. Nothing is known of an empty comparison."""
 
-    question_id: str
-    category: str
-    turn: int
-    mode: str
-    repeat: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    finish_reason: str
-    tokens_per_second: float | None
-    """None for a reply too short to have a speed."""
-    ttft_ms: float | None
-    prefill_tps: float | None
-    decode_seconds: float
-    outside_llama_share: float | None
-    rounds: int
-    drafted: int
-    accepted: int
-    tokens_per_round: float | None
-    parked_rounds: int
-    state: str
-    text_sha256: str
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    noise_low: float | None = None
+    noise_high: float | None = None
+    worst: float | None = None
+    """Of the prompts."""
+    worst_prompt: str | None = None
+    tail: float | None = None
+    """The quantile TAIL over the prompts."""
+    prompts: int = 0
+    pairs: int = 0
 
     @property
-    def twin(self) -> tuple[str, int, int]:
-        """What this reply shares with the reply of another mode that it is compared with."""
-        return (self.question_id, self.turn, self.repeat)
+    def precision(self) -> float | None:
+        """Half the width of the noise interval, as a share of the median; None where there is no interval."""
+        if self.median is None or self.noise_low is None or self.noise_high is None:
+            return None
+        return (self.noise_high - self.noise_low) / 2 / self.median
 
 
-def by_category(rows: Sequence[Measurement]) -> dict[str, dict[str, Any]]:
-    """`[category][mode]`, categories in order of appearance, then `all`."""
-    return _grouped(rows, lambda row: row.category) | {ALL: _by_mode(rows)}
+def ratio_of(ratios: Mapping[tuple[str, int], Sequence[float]]) -> Ratio:
+    """The statistics of paired ratios, given by prompt (question_id, turn)."""
+    logs = {prompt: np.log(np.asarray(values, dtype=np.float64)) for prompt, values in ratios.items() if len(values)}
+    if not logs:
+        return Ratio()
+    centres = np.array([np.median(values) for values in logs.values()])
+    worst = int(centres.argmin())
+    low, high = _interval(_resampled(logs, centres, prompts=True)) if len(logs) > 1 else (None, None)
+    noise = _interval(_resampled(logs, centres, prompts=False)) if any(len(v) > 1 for v in logs.values()) else (None, None)
+    if low is None:
+        low, high = noise
+    return Ratio(
+        median=float(np.exp(np.median(centres))), low=low, high=high, noise_low=noise[0], noise_high=noise[1],
+        worst=float(np.exp(centres[worst])), worst_prompt=list(logs)[worst][0], tail=float(np.exp(np.quantile(centres, TAIL))),
+        prompts=len(logs), pairs=sum(len(values) for values in logs.values()),
+    )
 
 
-def by_prompt(rows: Sequence[Measurement]) -> dict[str, dict[str, Any]]:
-    """`[question_id][mode]`."""
-    return _grouped(rows, lambda row: row.question_id)
+def paired(rows: Iterable[Measurement], base: Iterable[Measurement]) -> dict[tuple[str, int], list[float]]:
+    """The ratios of speed of those rows that have a twin in `base`, by prompt. Replies too short for a speed are left out."""
+    twins = {row.twin: row.tokens_per_second for row in base if row.tokens_per_second}
+    found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for row in rows:
+        if row.tokens_per_second and (other := twins.get(row.twin)):
+            found[row.prompt].append(row.tokens_per_second / other)
+    return dict(found)
 
 
-def summarise(rows: Sequence[Measurement], plain: Sequence[Measurement]) -> dict[str, Any]:
-    """One mode's replies against those of plain among `plain` that they are twins of."""
-    twins = {row.twin: row for row in plain}
-    pairs = [(row, twins[row.twin]) for row in rows if row.twin in twins]
-    ratios = [
-        row.tokens_per_second / base.tokens_per_second
-        for row, base in pairs
-        if row.tokens_per_second and base.tokens_per_second
-    ]
-    drafted, rounds = sum(row.drafted for row in rows), sum(row.rounds for row in rows)
-    return {
-        "replies": len(rows),
-        "tokens_per_second": _median(row.tokens_per_second for row in rows),
-        "ratio_to_plain": {
-            "median": _median(ratios), "low": quantile(ratios, LOW), "high": quantile(ratios, HIGH), "pairs": len(ratios),
-        },
-        "acceptance_rate": sum(row.accepted for row in rows) / drafted if drafted else None,
-        "tokens_per_round": sum((row.tokens_per_round or 0) * row.rounds for row in rows) / rounds if rounds else None,
-        "ttft_ms": _median(row.ttft_ms for row in rows),
-        "outside_llama_share": _weighted((row.outside_llama_share, row.decode_seconds) for row in rows),
-        "same_text_as_plain": sum(row.text_sha256 == base.text_sha256 for row, base in pairs) / len(pairs) if pairs else None,
-    }
+def compare(rows: Sequence[Measurement], left: str, right: str) -> Ratio:
+    """How many times as fast `left` is as `right`, both names of configurations."""
+    return ratio_of(paired((r for r in rows if r.config == left), (r for r in rows if r.config == right)))
 
 
-def quantile(values: Sequence[float], share: float) -> float | None:
-    """The value below which `share` of `values` lie, linear between neighbours; None of nothing."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+def by_category(rows: Sequence[Measurement]) -> dict[str, list[Measurement]]:
+    """The rows of each category in order of appearance, then `all` if there are several."""
+    groups = grouped(rows, lambda row: row.category)
+    return groups | {ALL: list(rows)} if len(groups) > 1 else groups
 
 
-def _grouped(rows: Sequence[Measurement], key: Callable[[Measurement], str]) -> dict[str, dict[str, Any]]:
-    groups: dict[str, list[Measurement]] = defaultdict(list)
+def grouped(rows: Iterable[Measurement], key: Any) -> dict[Any, list[Measurement]]:
+    """The rows by `key(row)`, keys in order of appearance."""
+    groups: dict[Hashable, list[Measurement]] = defaultdict(list)
     for row in rows:
         groups[key(row)].append(row)
-    return {name: _by_mode(group) for name, group in groups.items()}
+    return dict(groups)
 
 
-def _by_mode(rows: Sequence[Measurement]) -> dict[str, Any]:
-    modes: dict[str, list[Measurement]] = defaultdict(list)
-    for row in rows:
-        modes[row.mode].append(row)
-    return {mode: summarise(group, modes.get(PLAIN, [])) for mode, group in modes.items()}
-
-
-def _median(values: Iterable[float | None]) -> float | None:
+def quantile(values: Iterable[float | None], share: float) -> float | None:
+    """The value below which `share` of the known values lie, linear between neighbours; None of nothing."""
     known = [value for value in values if value is not None]
-    return median(known) if known else None
+    return float(np.quantile(known, share)) if known else None
 
 
-def _weighted(pairs: Iterable[tuple[float | None, float]]) -> float | None:
-    """The mean of the known values, each weighted by its time."""
-    known = [(value, weight) for value, weight in pairs if value is not None and weight > 0]
-    total = sum(weight for _, weight in known)
-    return sum(value * weight for value, weight in known) / total if total else None
+def _resampled(logs: Mapping[Any, NDArray[np.float64]], centres: NDArray[np.float64], *, prompts: bool) -> NDArray[np.float64]:
+    """(RESAMPLES,) logarithms of the category's ratio as other repeats, and with `prompts` other prompts, might give it."""
+    rng = np.random.default_rng(SEED)
+    counts = np.array([len(values) for values in logs.values()])
+    pool = np.concatenate([
+        (values - centre) * np.sqrt(len(values) / (len(values) - 1))
+        for values, centre in zip(logs.values(), centres, strict=True) if len(values) > 1
+    ] or [np.zeros(1)])
+    drawn = np.empty((RESAMPLES, len(centres)))
+    for column, (centre, count) in enumerate(zip(centres, counts, strict=True)):
+        drawn[:, column] = centre + np.median(rng.choice(pool, (RESAMPLES, count)), axis=1)
+    if prompts:
+        picks = rng.integers(len(centres), size=drawn.shape)
+        drawn = np.take_along_axis(drawn, picks, axis=1)
+    return np.asarray(np.median(drawn, axis=1))
+
+
+def _interval(logs: NDArray[np.float64]) -> tuple[float, float]:
+    low, high = np.exp(np.quantile(logs, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    return float(low), float(high)

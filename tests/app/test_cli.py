@@ -11,10 +11,9 @@ import click
 import pytest
 
 from app import __version__
-from app.bench.statistics import PLAIN
 from app.cli import COMMANDS, LazyGroup, cli, main
 from app.commands.ask import ask
-from app.commands.bench import compare
+from app.commands.bench_run import run as bench_run
 from app.errors import AppError, Interrupted, OutputClosed
 from app.options import LoadChoices, loading_from, sampling_from
 from engine.sampling import SamplingParams
@@ -24,7 +23,7 @@ from tests.app.conftest import ROOT, Paceline
 HEAVY = {"engine", "models", "llama_cpp", "numpy", "rich", "huggingface_hub", "pydantic", "textual"}
 
 
-@pytest.mark.parametrize("args", [["--version"], ["--help"], ["ask", "--help"], ["models", "--help"], ["bench", "compare", "--help"]])
+@pytest.mark.parametrize("args", [["--version"], ["--help"], ["ask", "--help"], ["models", "--help"], ["bench", "run", "--help"]])
 def test_help_and_version_import_nothing_heavy(args: list[str]) -> None:
     """Stands for "under 0.4 s": a clock would fail on a busy machine, an import of numpy fails everywhere."""
     code = f"import sys; from app.cli import main; main({args!r}); sys.stderr.write(' '.join(sys.modules))"
@@ -43,8 +42,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ["nonsense"], ["ask", "--nonsense"], ["ask", "--mode", "fixed:0", "hi"], ["ask", "--top-k", "many", "hi"],
         ["ask", "--logit-bias", "5", "hi"], ["ask", "--max-tokens", "0", "hi"], ["ask", "--grammar", "/nothing", "hi"],
-        ["models", "nonsense"], ["models", "pull"], ["bench", "compare"],
-        ["bench", "compare", "--prompts", os.devnull, "--modes", "auto"],
+        ["models", "nonsense"], ["models", "pull"], ["bench", "nonsense"],
+        ["bench", "run", "--prompts", os.devnull, "--modes", "fast"],
     ],
 )
 def test_wrong_usage_is_one_line_that_points_to_the_help(args: list[str], home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +95,7 @@ def test_every_command_can_be_imported() -> None:
         assert all(cli.get_command(context, name) is not None for name in COMMANDS)
 
 
-@pytest.mark.parametrize(("command", "temperature"), [(ask, SamplingParams().temperature), (compare, 0.0)])
+@pytest.mark.parametrize(("command", "temperature"), [(ask, SamplingParams().temperature), (bench_run, 0.0)])
 def test_every_sampling_setting_has_an_option_that_shows_its_default(command: click.Command, temperature: float) -> None:
     options = {param.name: param for param in command.params if isinstance(param, click.Option)}
     defaults = {field.name: field.default for field in fields(SamplingParams)} | {"temperature": temperature}
@@ -126,12 +125,6 @@ def test_loading_options_show_the_engines_defaults() -> None:
     for option, field in (("ctx", "context"), ("kv_type", "kv_type")):
         assert f"[default: {defaults[field]}]" in (options[option].help or "")
     assert {field.name for field in fields(LoadChoices)} <= set(options)
-
-
-def test_the_baseline_has_one_name() -> None:
-    from app.commands import bench
-
-    assert bench.PLAIN == PLAIN
 
 
 def test_a_closed_standard_output_is_told(paceline: Paceline) -> None:

@@ -1,0 +1,150 @@
+"""`paceline bench run`: the options, what they mean together, and going on with a run that was cut short."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.bench.prompts import SUITES
+from app.options import (
+    MODES,
+    READABLE_FILE,
+    SectionedCommand,
+    loading_from,
+    loading_options,
+    sampling_from,
+    sampling_options,
+)
+
+if TYPE_CHECKING:
+    from app.bench.result import Result
+
+GREEDY = 0.0
+NEW_ON_RESUME = frozenset({"resume", "budget", "precision", "repeat", "require", "yes", "offline", "force"})
+"""Options that may differ when a run goes on: they decide how long, not what."""
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
+
+
+def _listed(kind: Callable[[str], Any] = str) -> Callable[[click.Context, click.Parameter, str | None], tuple[Any, ...]]:
+    def parse(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[Any, ...]:
+        parts = [part.strip() for part in (value or "").split(",")]
+        try:
+            return tuple(dict.fromkeys(kind(part) for part in parts if part))
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return parse
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise ValueError(f"{text!r} is not a whole number of at least {least}")
+        return int(text)
+
+    return parse
+
+
+def _mode(text: str) -> str:
+    if not MODES.fullmatch(text):
+        raise ValueError(f"{text!r} is not auto, plain, ngram, draft or fixed:K")
+    return text
+
+
+def _suite(text: str) -> str:
+    if text not in (*SUITES, "all"):
+        raise ValueError(f"there is no suite {text!r}; there are {', '.join(SUITES)}, and all")
+    return text
+
+
+def _seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float | None:
+    if value == "none":
+        return None
+    found = _TIME.fullmatch(value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not a time; say 90s, 20m, 2h or none")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+@click.command(cls=SectionedCommand)
+@click.option("--suites", callback=_listed(_suite), metavar="LIST",
+              help=f"Suites of prompts: {', '.join(SUITES)}, or all.  [default: all but large_context]")
+@click.option("--prompts", type=READABLE_FILE, help="Instead of suites: JSON lines with question_id, category and turns (Spec-Bench).")
+@click.option("--per-category", type=click.IntRange(min=1), metavar="N", help="Only the first N prompts of each category.")
+@click.option("--turns", type=click.Choice(["first", "all"]), default="first", show_default=True, help="Turns of a file's prompts.")
+@click.option("--modes", default="plain,auto", show_default=True, callback=_listed(_mode), metavar="LIST",
+              help="Modes to compare: auto, plain, ngram, draft, fixed:K.")
+@click.option("--targets", callback=_listed(), metavar="LIST", help="Further targets (other quantisations), each as --target.")
+@click.option("--drafts", callback=_listed(), metavar="LIST", help="Further drafts, each as --draft.")
+@click.option("-n", "--max-tokens", default="128", show_default=True, callback=_listed(_whole(2)), metavar="LIST",
+              help="Longest reply; further lengths are compared with the first.")
+@click.option("--batch", callback=_listed(_whole(64)), metavar="LIST",
+              help="Prompt tokens read by one decode; further ones are compared with the first.")
+@click.option("--at-once", callback=_listed(_whole(1)), metavar="LIST",
+              help="Also measure the throughput of that many replies at once, each in a process of its own, as in 1,2,4.")
+@click.option("--repeat", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Most replies to each prompt.")
+@click.option("--precision", type=click.FloatRange(min=0), default=0.02, show_default=True, metavar="X",
+              help="A category whose ratios are known within this share of themselves is not repeated.")
+@click.option("--budget", default="30m", show_default=True, callback=_seconds, metavar="TIME",
+              help="End after this time (loading and --at-once come on top): 90s, 20m, 2h or none.")
+@click.option("--require", multiple=True, metavar="RULE",
+              help='A rule that sets the exit code: "auto>=0.97*plain in every category". By the median; end it with `by interval` for the whole interval. Repeatable.')
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the first repeat; the next ones count on.")
+@click.option("--rule", type=click.Choice(["block", "match"]), default="block", hidden=True)
+@click.option("--json", "out", type=click.Path(dir_okay=False, path_type=Path), help="Write everything measured to this file.")
+@click.option("--resume", type=READABLE_FILE, help="Go on with the run in this file, with its options.")
+@loading_options
+@sampling_options(temperature=GREEDY)
+def run(**params: Any) -> int:
+    """Measure modes, drafts, targets, lengths and batches against plain decoding, one variable at a time.
+
+    The first of everything is the base; each further value is put in its place alone. Replies are interleaved, each from an
+    empty cache, and repeated until the ratios are known precisely or the time is up. Ctrl-C keeps what was measured.
+    """
+    resume: Path | None = params.pop("resume")
+    if resume is None:
+        return _run(params, None)
+    from app.bench.result import read_result
+
+    source = click.get_current_context().get_parameter_source
+    given = {name for name in params if source(name) == click.core.ParameterSource.COMMANDLINE}
+    if other := sorted(given - NEW_ON_RESUME):
+        raise click.UsageError(f"--resume takes its options from {resume}; leave out --{other[0].replace('_', '-')}")
+    before = read_result(resume)
+    saved = options_from_json(before.manifest["settings"]["options"])
+    return _run({**params, **saved, **{name: params[name] for name in given}, "out": resume}, before)
+
+
+def options_to_json(params: dict[str, Any]) -> dict[str, Any]:
+    """The options as a result keeps them."""
+    return {name: str(value) if isinstance(value, Path) else value for name, value in params.items() if name != "out"}
+
+
+def options_from_json(saved: dict[str, Any]) -> dict[str, Any]:
+    """The options as click gave them: tuples again, and the file a path."""
+
+    def tupled(value: Any) -> Any:
+        return tuple(tupled(part) for part in value) if isinstance(value, list) else value
+
+    return {name: tupled(value) for name, value in saved.items()} | {
+        "prompts": Path(saved["prompts"]) if saved.get("prompts") else None
+    }
+
+
+def _run(params: dict[str, Any], before: Result | None) -> int:
+    saved = options_to_json(params)
+    loading = loading_from(params)
+    from app.bench.compose import RunOptions, bench_run
+
+    options = RunOptions(**{field.name: params.pop(field.name) for field in fields(RunOptions)})
+    if options.prompts is not None and options.suites:
+        raise click.UsageError("give --suites or --prompts, not both")
+    if options.out is not None and not os.access(options.out.resolve().parent, os.W_OK):
+        raise click.BadParameter(f"cannot write to {options.out.resolve().parent}", param_hint="--json")
+    return bench_run(options, loading, {"temperature": GREEDY, **sampling_from(params)}, saved, before)
