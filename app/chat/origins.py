@@ -45,7 +45,7 @@ def _cut(text: str, first: int, tokens: int) -> int:
     """Where the first `first` of `tokens` tokens end in the text, to the nearest word: the engine does not say."""
     if first == tokens:
         return len(text)
-    about = round(len(text) * first / tokens)
+    about = max(1, round(len(text) * first / tokens))
     near = range(max(1, about - 4), min(len(text), about + 5))
     starts = [i for i in near if text[i].isspace() or not text[i].isalnum()]
     return min(starts, key=lambda i: abs(i - about), default=about)

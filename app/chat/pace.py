@@ -12,7 +12,10 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
 
 if TYPE_CHECKING:
     from engine import RoundDone
@@ -74,16 +77,19 @@ class PaceSnapshot:
         kept = (report or {}).get("pace")
         if not isinstance(kept, dict):
             return None
-        known = {name: value for name, value in kept.items() if name in cls.__dataclass_fields__}
         try:
-            for name, kind in (("acceptance_by_position", float), ("lengths", int), ("log", str)):
-                known[name] = tuple(kind(value) for value in known.get(name, ()))
-            known["by_origin"] = {str(origin): int(count) for origin, count in dict(known.get("by_origin", {})).items()}
-            snapshot = cls(**known)
-            float(snapshot.tokens_per_second + snapshot.decode_seconds + snapshot.context_used + snapshot.context_size)
-        except (TypeError, ValueError):  # edited by hand, or of another version
+            snapshot = _reader().validate_python({name: kept[name] for name in kept if name in cls.__dataclass_fields__})
+        except ValidationError:  # edited by hand, or of another version
             return None
-        return snapshot
+        counts = (*snapshot.lengths, *snapshot.by_origin.values(), snapshot.tokens, snapshot.context_used, snapshot.context_size)
+        seconds = (snapshot.draft_seconds, snapshot.check_seconds, snapshot.other_seconds)
+        sound = min(counts) >= 0 and min(seconds) >= 0 and all(0 <= share <= 1 for share in snapshot.acceptance_by_position)
+        return snapshot if sound else None
+
+
+@cache
+def _reader() -> TypeAdapter[PaceSnapshot]:
+    return TypeAdapter(PaceSnapshot)
 
 
 class PaceMeter:

@@ -6,6 +6,7 @@ second of it is lost when this process is killed. However the reply ends, what t
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class ReplyWriter:
         self._runs = OriginRuns()
         self._waiting: list[str] = []
         self._waiting_runs = OriginRuns()
-        self._shown = self._paced = 0.0
+        self._shown = self._paced = -math.inf
         self._stored = time.monotonic()
         self._store_failed = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,8 @@ from app.chat.events import HostEvent, ModelFailed, ModelMissing, ModelReady, Re
 from app.options import LoadChoices
 from app.paths import Paths
 from app.settings import ChatSettings
-from app.store import ChatStore
+from app.store import ChatStore, StoreError
 from engine import ChatMessage
-from tests.tiny_models import IM_END
 
 Event = TypeVar("Event")
 
@@ -30,11 +30,27 @@ class Heard:
     def __init__(self) -> None:
         self.events: list[HostEvent] = []
         self._changed = threading.Condition()
+        self._act: Callable[[HostEvent], None] = lambda _: None
 
     def __call__(self, event: HostEvent) -> None:
         with self._changed:
             self.events.append(event)
             self._changed.notify_all()
+        self._act(event)
+
+    def each(self, act: Callable[[HostEvent], None]) -> None:
+        """Do something with every event, on the thread that tells it."""
+        self._act = act
+
+    def first(self, kind: type[HostEvent], act: Callable[[], object]) -> None:
+        """Do something at the next event of that kind, on the thread that tells it."""
+
+        def once(event: HostEvent) -> None:
+            if isinstance(event, kind):
+                self._act = lambda _: None
+                act()
+
+        self._act = once
 
     def all(self, kind: type[Event]) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -47,7 +63,7 @@ class Heard:
 
         with self._changed:
             event = self._changed.wait_for(found, PATIENCE)
-        assert event is not None, f"no {kind} in {self.events[since:]}"
+        assert event is not None, f"no {kind} in {[type(e).__name__ for e in self.events[since:]]}"
         return event
 
 
@@ -57,6 +73,7 @@ class Hosting:
     def __init__(self, home: Path, **settings: Any) -> None:
         self.paths = Paths.find({"PACELINE_HOME": str(home)})
         self.store = ChatStore.open(self.paths.chat_store)
+        self.chat_for_filling = self.store.new_chat(ChatSettings()).id
         self.heard = Heard()
         self.host = EngineHost(self.heard, lambda: self.store, self.paths, **settings)
 
@@ -89,8 +106,16 @@ class Hosting:
     def ended(self, reply: Message) -> ReplyEnded:
         return self.heard.wait(ReplyEnded, lambda e: e.message_id == reply.id)
 
+    def fill_store(self) -> None:
+        """The store takes nothing more, as on a full disk."""
+        with self.store._db._lock:
+            connection = self.store._db._connection
+            pages = connection.execute("PRAGMA page_count").fetchone()[0]
+            connection.execute(f"PRAGMA max_page_count = {pages}")
+        chat = self.chat_for_filling
+        with contextlib.suppress(StoreError):
+            while True:
+                self.store.add_message(chat, None, "user", "x" * 500)
+
     def answer(self, chat_id: int, text: str, overflow: Any = "drop") -> ReplyEnded:
         return self.ended(self.ask(chat_id, text, overflow))
-
-
-__all__ = ["GREEDY", "IM_END", "Heard", "Hosting"]
