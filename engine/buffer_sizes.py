@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Literal
 
-from engine.child import child, silent
+from engine.child import child, redirect_output
 from engine.errors import EngineError, LoadFailed
 from engine.values import LoadConfig
 
@@ -67,8 +67,8 @@ def _work(connection: Connection, config: LoadConfig) -> None:
             open_context(config, model, min(config.context, trained), rows).close()
         return sizes_in(lines)
 
-    with silent(config.log_file):
-        try:
-            connection.send(("done", (sizes("target"), sizes("draft") if config.draft else None)))
-        except EngineError as error:
-            connection.send(("failed", str(error)))
+    redirect_output(config.log_file).close()
+    try:
+        connection.send(("done", (sizes("target"), sizes("draft") if config.draft else None)))
+    except EngineError as error:
+        connection.send(("failed", str(error)))

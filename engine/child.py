@@ -8,6 +8,7 @@ a terminal sends it there too: the owner decides.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -71,14 +72,20 @@ def child(name: str, work: Callable[..., None], *args: Any) -> Iterator[Child]:
         ours.close()
 
 
-@contextmanager
-def silent(log_file: Path | None) -> Iterator[IO[str]]:
-    """In the child: a log to write to, where also goes what native code prints past its log; never to the terminal."""
-    with open(log_file or os.devnull, "a", encoding="utf-8", errors="replace", buffering=1) as log:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                os.dup2(log.fileno(), stream.fileno())
-        yield log
+def redirect_output(log_file: Path | None) -> IO[str]:
+    """In a child, once: all that is printed from now on, by native code too, goes to the log (mode 0600) that is returned,
+    or nowhere, as the terminal is the owner's. A log that cannot be written is done without."""
+    try:
+        if log_file is not None:
+            log_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(log_file or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+    for standard in (1, 2):
+        os.dup2(descriptor, standard)
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # ggml's abort() would start a debugger on this process
+    faulthandler.enable(sys.__stderr__ or sys.stderr)
+    return open(descriptor, "a", encoding="utf-8", errors="replace", buffering=1)
 
 
 def _run(work: Callable[..., None], connection: Connection, *args: Any) -> None:

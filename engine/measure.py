@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.child import child, silent
+from engine.child import child, redirect_output
 from engine.errors import EngineError, LoadCancelled, LoadFailed, WorkCancelled
 from engine.values import ChatMessage, Finished, GenerationRequest, LoadConfig
 
@@ -89,15 +89,15 @@ def _work(connection: Connection, config: LoadConfig, prompts: Sequence[str], te
     def done(step: int) -> None:
         connection.send(("progress", step / steps))
 
-    with silent(config.log_file):
-        try:
-            with Engine(config) as engine:
-                done(1)
-                measured = _measure(engine, prompts, texts, max_tokens, lambda step: done(step + 1))
-        except EngineError as error:
-            connection.send(("failed", str(error)))
-        else:
-            connection.send(("done", {field.name: getattr(measured, field.name) for field in fields(measured)}))
+    redirect_output(config.log_file).close()
+    try:
+        with Engine(config) as engine:
+            done(1)
+            measured = _measure(engine, prompts, texts, max_tokens, lambda step: done(step + 1))
+    except EngineError as error:
+        connection.send(("failed", str(error)))
+    else:
+        connection.send(("done", {field.name: getattr(measured, field.name) for field in fields(measured)}))
 
 
 def _measure(

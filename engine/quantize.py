@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
-from engine.child import child, silent
+from engine.child import child, redirect_output
 from engine.errors import BadRequest, EngineDied, QuantizeFailed, WorkCancelled
 
 UNFINISHED = ".quantising"
@@ -87,7 +87,7 @@ def _work(connection: Connection, source: Path, part: Path, file_type: int, thre
     """Find out the size, ask to go on, quantise."""
     from engine.llama import quantizer
 
-    with silent(log_file) as log:
+    with redirect_output(log_file) as log:
         listener = _Listener(connection, log)
         if not quantizer.run(source, part, file_type, threads=threads, dry_run=True, on_log=listener.log):
             listener.send("failed", listener.reason)

@@ -6,19 +6,17 @@ can be counted while a reply is written.
 
 from __future__ import annotations
 
-import faulthandler
 import multiprocessing
 import os
 import queue
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.child import redirect_output
 from engine.errors import EngineError
 from engine.messages import LOADING, Call, Message, Raised, Ready, Returned
 from engine.values import LoadConfig, LoadProgress
@@ -32,7 +30,7 @@ Send = Callable[[Message], None]
 def serve(connection: Connection, config: LoadConfig, flag: Any) -> None:
     """The process's main function. `flag`: two shared bytes, the first raised to cancel."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the owner's to handle
-    _redirect_output(config.log_file)
+    redirect_output(config.log_file).close()
     threading.Thread(target=_die_with_owner, daemon=True).start()
     from engine.engine import Engine
     from engine.llama.binding import CancelFlag
@@ -93,20 +91,6 @@ def _answer(call: Call, engine: Engine, send: Send) -> None:
     except Exception as error:  # noqa: BLE001 - a bug of ours: the owner gets one line, the log the traceback
         traceback.print_exc()
         send(Message(call.number, Raised("EngineError", f"internal error: {type(error).__name__}: {error}")))
-
-
-def _redirect_output(log: Path | None) -> None:
-    """Native code prints to the file descriptors; the terminal belongs to the owner's UI."""
-    try:
-        if log is not None:
-            log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        target = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except OSError:
-        target = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(target, 1)
-    os.dup2(target, 2)
-    faulthandler.enable(sys.__stderr__ or sys.stderr)
-    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # ggml's abort() would start a debugger on this process
 
 
 def _die_with_owner() -> None:
