@@ -65,6 +65,11 @@ class Completion(OptionList, can_focus=False):
         return self._candidates[self.highlighted] if self.display and self.highlighted is not None else None
 
     @property
+    def typing(self) -> str | None:
+        """The path that is just being completed."""
+        return word.typed if self.display and (word := self._word()) is not None else None
+
+    @property
     def would_change(self) -> bool:
         """Whether taking the candidate would change more than a space at the end."""
         word, candidate = self._word(), self.candidate

@@ -258,7 +258,9 @@ class Prompt(Vertical):
         return any(attachment.tokens is None for attachment in self._attached.attachments)
 
     def _show_chips(self) -> None:
-        self.query_one(Chips).show(self._attached.items, self._room, shown_key(self.app, "drop_attachment"))
+        typing = self._completion.typing
+        items = [item for item in self._attached.items if item.name != typing]
+        self.query_one(Chips).show(items, self._room, shown_key(self.app, "drop_attachment"))
 
     def on_chips_dropped(self, event: Chips.Dropped) -> None:
         event.stop()

@@ -6,7 +6,6 @@ Enter, the newline keys and the history keys are bindings with ids, so that the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic
 from typing import ClassVar
 
 from textual import events
@@ -17,13 +16,10 @@ from textual.widgets import TextArea
 
 from app.sanitize import sanitize
 from app.tui.keys import bind
-from app.tui.widgets.prompt_burst import QUIET, BurstDetector
 
 FOLD_CHARACTERS = 4_000
 FOLD_LINES = 60
 """A longer paste is shown as a mention and sent in full: an editor of a million characters would be slow at every key."""
-PATIENCE = 10
-"""How often the end of a burst is put off because the interface still has work waiting."""
 
 
 class PromptInput(TextArea):
@@ -76,61 +72,20 @@ class PromptInput(TextArea):
         self.cursor_blink = False  # it would redraw twice a second, also over a slow line
         self.completing = False
         """The list of completions is open: arrows, Tab, Enter and Esc belong to it."""
-        self._burst = BurstDetector()
-        self._heard = 0.0
-        self._waits = 0
 
-    # Keys that are text, and those that end a burst of them
-
-    async def on_key(self, event: events.Key) -> None:
-        character = _text_of(event)
-        alone = event.key in ("tab", "ctrl+j") and not self._burst.holding
-        if character is None or (alone and not self._burst.is_fast(event.time)):
-            self._end_burst()
-            if event.key == "escape" and self.completing:
-                self.post_message(self.Asked("close"))
-                event.stop()
-                event.prevent_default()
-            elif event.key == "enter":
-                event.prevent_default()  # the binding decides what it does
-        elif self._burst.holds(character, event.time):
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "escape" and self.completing:
+            self.post_message(self.Asked("close"))
             event.stop()
             event.prevent_default()
-            self._await_quiet()
-
-    def _await_quiet(self) -> None:
-        if not self._heard:
-            self.set_timer(QUIET, self._release)
-            self._waits = 0
-        self._heard = monotonic()
-
-    async def _release(self) -> None:
-        """The burst may be over: put its text in, and do what Enter does if it ended a single line."""
-        if not self._burst.holding:
-            self._heard = 0.0
-            return
-        busy = self.message_queue_size or self.app.message_queue_size
-        if monotonic() - self._heard < QUIET or (busy and self._waits < PATIENCE):
-            self._waits += bool(busy)
-            self.set_timer(QUIET, self._release)
-            return
-        self._heard = 0.0
-        burst = self._burst.release()
-        if burst.text:
-            self.paste(burst.text)
-        if burst.sends and (active := self.screen.active_bindings.get("enter")) and active.enabled:
-            await self.app.run_action(active.binding.action, active.node)
-
-    def _end_burst(self) -> None:
-        if self._burst.holding:
-            self.paste(self._burst.interrupted().text)
+        elif event.key == "enter":
+            event.prevent_default()  # the binding decides what it does
 
     # Pasting
 
     async def on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        self._end_burst()
         self.paste(event.text)
 
     def paste(self, text: str) -> None:
@@ -199,9 +154,3 @@ class PromptInput(TextArea):
             raise SkipAction  # all of it is in sight: the keys scroll the chat
         action()
 
-
-def _text_of(event: events.Key) -> str | None:
-    """The text a key stands for in a paste: what is printable, the tab, and both line ends as the terminal sent them."""
-    if event.character in ("\r", "\n", "\t") and event.key in ("enter", "ctrl+j", "tab"):
-        return event.character
-    return event.character if event.is_printable else None
