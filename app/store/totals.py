@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.store.base import Part
@@ -27,6 +28,8 @@ class ChatTotals:
     """All replies on all branches, as far as they have a report. Times in seconds."""
 
     messages: int = 0
+    branches: int = 0
+    """Ways from the first message to a last one."""
     replies: int = 0
     """Those with a report."""
     prompt_tokens: int = 0
@@ -40,6 +43,9 @@ class ChatTotals:
     drafted: int = 0
     accepted: int = 0
     by_drafter: dict[str, DrafterTotals] = field(default_factory=dict)
+    drafted_by_position: tuple[int, ...] = ()
+    accepted_by_position: tuple[int, ...] = ()
+    """How many rounds drafted, and how many kept, a token at position 1, 2, ..."""
 
     @property
     def seconds(self) -> float:
@@ -61,14 +67,20 @@ class Totals(Part):
 
     def totals(self, chat_id: int) -> ChatTotals:
         """Of a chat without replies: all zero. A report that lacks a number counts as 0 there."""
-        count = self._db.row("SELECT count(*) FROM messages WHERE chat_id = ? AND deleted IS NULL", (chat_id,))
+        counts = self._db.row(
+            "SELECT count(*), count(*) FILTER (WHERE NOT EXISTS"
+            " (SELECT 1 FROM messages c WHERE c.chat_id = m.chat_id AND c.parent_id = m.id AND c.deleted IS NULL))"
+            " FROM messages m WHERE chat_id = ? AND deleted IS NULL",
+            (chat_id,),
+        )
         rows = self._db.rows(
             "SELECT report FROM messages WHERE chat_id = ? AND deleted IS NULL AND report IS NOT NULL", (chat_id,)
         )
-        return add_up([json.loads(row[0]) for row in rows], messages=count[0] if count else 0)
+        totals = add_up([json.loads(row[0]) for row in rows])
+        return replace(totals, messages=counts[0], branches=counts[1]) if counts else totals
 
 
-def add_up(reports: list[dict[str, Any]], messages: int = 0) -> ChatTotals:
+def add_up(reports: list[dict[str, Any]]) -> ChatTotals:
     """The totals of reports in the engine's form."""
 
     def total(part: str, name: str) -> Any:
@@ -76,7 +88,6 @@ def add_up(reports: list[dict[str, Any]], messages: int = 0) -> ChatTotals:
 
     drafters = sorted({name for report in reports for name in _part(_part(report, "speculation"), "by_drafter")})
     return ChatTotals(
-        messages=messages,
         replies=len(reports),
         prompt_tokens=total("usage", "prompt_tokens"),
         cached_tokens=total("usage", "cached_tokens"),
@@ -87,12 +98,19 @@ def add_up(reports: list[dict[str, Any]], messages: int = 0) -> ChatTotals:
         drafted=total("speculation", "drafted"),
         accepted=total("speculation", "accepted"),
         by_drafter={name: _drafter(reports, name) for name in drafters},
+        drafted_by_position=_by_position(reports, "drafted_by_position"),
+        accepted_by_position=_by_position(reports, "accepted_by_position"),
     )
 
 
 def _drafter(reports: list[dict[str, Any]], name: str) -> DrafterTotals:
     shares = [_part(_part(_part(report, "speculation"), "by_drafter"), name) for report in reports]
     return DrafterTotals(*(sum(share.get(key) or 0 for share in shares) for key in ("rounds", "drafted", "accepted")))
+
+
+def _by_position(reports: list[dict[str, Any]], name: str) -> tuple[int, ...]:
+    lists = [counts for report in reports if isinstance(counts := _part(report, "speculation").get(name), list)]
+    return tuple(sum(column) for column in itertools.zip_longest(*lists, fillvalue=0))
 
 
 def _part(report: dict[str, Any], name: str) -> dict[str, Any]:

@@ -31,12 +31,13 @@ def test_totals_add_up_the_reports_of_all_replies(store: ChatStore, chat: int) -
         reply = store.start_reply(chat, question.id)
         store.finish_reply(reply.id, "text", (), "complete", made)
     totals = store.totals(chat)
-    assert (totals.messages, totals.replies) == (4, 2)
+    assert (totals.messages, totals.branches, totals.replies) == (4, 3, 2)
     assert (totals.prompt_tokens, totals.cached_tokens, totals.completion_tokens) == (20, 8, 11)
     assert (totals.rounds, totals.drafted, totals.accepted) == (3, 12, 6)
     assert totals.by_drafter == {"model": DrafterTotals(2, 8, 4), "ngram": DrafterTotals(1, 4, 2)}
     assert totals.decode_seconds == pytest.approx(0.9)
     assert totals.acceptance_rate == 0.5
+    assert (totals.drafted_by_position, totals.accepted_by_position) == ((3, 3, 3, 3), (3, 3, 0, 0))
     assert totals.tokens_per_second == pytest.approx(9 / 0.9)
     assert totals.seconds > totals.decode_seconds
 
