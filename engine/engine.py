@@ -88,10 +88,10 @@ class Engine:
             context = self.target.trained_context
             self._note(f"context set to {context} tokens, all that {config.target.name} was trained on")
         self.context = context
-        self._max_block = block_rows(config, self.target)
-        target = self._open_context(self.target, self._max_block, self._closing)
-        self._cache = TokenCache(target)
-        self._session = Session(self._cache)
+        self.max_block = block_rows(config, self.target)  # most rows whose logits one decode of the target gives
+        target = self._open_context(self.target, self.max_block, self._closing)
+        self.cache = TokenCache(target)
+        self._session = Session(self.cache)
         with load_failures(config.target.name):
             self._rollback = can_roll_back(target)
         if not self._rollback:
@@ -145,12 +145,12 @@ class Engine:
                     raise LoadCancelled("measuring the models was cancelled")
 
             draft = self._draft_model.context if self._draft_model else None
-            costs = calibrate(target, draft, self._max_block, progress)
+            costs = calibrate(target, draft, self.max_block, progress)
             # Copies, as they have the rounding of the file: the next start must decide seeded replies alike.
             profile = Profile(profile_path(config.profile_dir, key), key, costs.copy(), costs.copy())
             profile.save()
         else:
-            check_block(target, profile.costs, self._max_block)
+            check_block(target, profile.costs, self.max_block)
         return profile
 
     def _profile_key(self, config: LoadConfig) -> dict[str, str]:
@@ -225,7 +225,7 @@ class Engine:
                 closing.callback(drafter.release)
             reply = Reply(
                 request=request, prompt=list(prompt.ids), chain=chain, policy=self._policy(mode, length, request.seed is not None),
-                lookup=self._lookup if mode in ("auto", "ngram") else None, draft_model=drafter, max_block=self._max_block,
+                lookup=self._lookup if mode in ("auto", "ngram") else None, draft_model=drafter, max_block=self.max_block,
                 rng=verify_stream, stream=stream, trace=trace, costs=self._profile.costs,
             )
             yield from notices
@@ -304,7 +304,7 @@ class Engine:
             "flash_attention": config.flash_attention,
         }
         machine = {name: value for name, value in self._profile_key(config).items() if name not in ("target", "draft")}
-        caches = [self._cache, *([self._draft_model.cache] if self._draft_model else [])]
+        caches = [self.cache, *([self._draft_model.cache] if self._draft_model else [])]
         parts = dict(zip(("target", "draft"), zip(self._identities, caches, strict=True), strict=False))
         return key, {**machine, "batch": config.batch}, parts, self._prompts
 

@@ -30,8 +30,6 @@ BLOCK = 8
 DRAFTED = 4
 """Candidates of each round when acceptance is measured."""
 REPEATS = 7
-_WINDOW = 64
-"""Rows of logits kept at once while a text is scored; a row of a large vocabulary is 600 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +111,15 @@ def _measure(
                 reports.append(_reply(engine, prompt, mode, max_tokens))
             done(step := step + 1)
     peak = plain[-1]["memory"]["peak_rss_bytes"] if not drafted else drafted[-1]["memory"]["peak_rss_bytes"]
-    context = _open(engine)
-    try:
-        row, block = (_decode_seconds(context, rows) for rows in (1, BLOCK))
+    engine.forget()
+    context, window = engine.cache.context, engine.max_block
+    row, block = (_decode_seconds(context, rows) for rows in (1, min(BLOCK, window)))
+    done(step := step + 1)
+    scores = []
+    for text in texts:
+        scores.append(_score(engine, context, window, text))
         done(step := step + 1)
-        scores = []
-        for text in texts:
-            scores.append(_score(engine, context, text))
-            done(step := step + 1)
-    finally:
-        context.close()
+    context.clear()
     total = sum(score[0] for score in scores)
     candidates = sum(report["speculation"]["drafted"] for report in drafted)
     kept = sum(report["speculation"]["accepted"] for report in drafted)
@@ -151,19 +148,6 @@ def _rate(reports: Sequence[dict[str, Any]]) -> float:
     return statistics.median(rates) if rates else 0.0
 
 
-def _open(engine: Engine) -> Context:
-    """A cache of our own beside the engine's, small, with every row's logits to be had."""
-    from engine.llama.context import Context
-    from engine.loading import physical_cores
-
-    config = engine.config
-    threads = config.threads or physical_cores()
-    return Context(
-        engine.target, n_ctx=min(engine.context, 1024), batch=_WINDOW, max_outputs=_WINDOW, threads=threads,
-        batch_threads=config.batch_threads or threads, flash_attention=config.flash_attention, kv_type=config.kv_type,
-    )
-
-
 def _decode_seconds(context: Context, rows: int) -> float:
     """Best time of a decode of `rows` rows, the first one not counted."""
     tokens = list(range(1, rows + 1))
@@ -176,17 +160,17 @@ def _decode_seconds(context: Context, rows: int) -> float:
     return min(seconds[1:])
 
 
-def _score(engine: Engine, context: Context, text: str) -> tuple[float, int]:
-    """Log-likelihood of a text, and of how many tokens; as much of it as the cache holds."""
+def _score(engine: Engine, context: Context, window: int, text: str) -> tuple[float, int]:
+    """Log-likelihood of a text, and of how many tokens; as much of it as the cache holds, read `window` rows at a time."""
     model = engine.target
     start = [model.bos] if model.bos is not None and model.add_bos else []
     tokens = [*start, *model.encode(text, special=False)][: context.n_ctx]
     context.clear()
     total = 0.0
-    for first in range(0, len(tokens), _WINDOW):
-        window = tokens[first : first + _WINDOW]
-        context.decode(window, first, len(window))
-        for row, following in enumerate(tokens[first + 1 : first + 1 + len(window)]):
+    for first in range(0, len(tokens), window):
+        read = tokens[first : first + window]
+        context.decode(read, first, len(read))
+        for row, following in enumerate(tokens[first + 1 : first + 1 + len(read)]):
             total += _log_probability(context.logits(row), following)
     return total, max(len(tokens) - 1, 0)
 

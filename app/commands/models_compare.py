@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,12 +39,13 @@ TEXTS = (
 @click.argument("second", metavar="B")
 @click.option("--draft", metavar="MODEL", help="Draft for both; `none` for none.  [default: A's usual partner]")
 @click.option("--threads", type=click.IntRange(1, 512), metavar="N", help="CPU threads.  [default: the engine's choice]")
+@click.option("--force", is_flag=True, help="Load them even if the plan says that they do not fit into memory.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def compare(first: str, second: str, draft: str | None, threads: int | None, as_json: bool) -> None:
+def compare(first: str, second: str, draft: str | None, threads: int | None, force: bool, as_json: bool) -> None:
     """Compare two models on this machine: memory, speed, acceptance of the draft, and how well they predict text.
 
-    A and B are what --target takes. Each is loaded alone, one after the other; speeds mean something only while nothing
-    else is busy.
+    A and B are what --target takes. Each is loaded alone, one after the other; both have to fit before either is. Speeds
+    mean something only while nothing else is busy.
     """
     from app.errors import Interrupted
     from app.interrupt import Interrupt
@@ -55,9 +56,12 @@ def compare(first: str, second: str, draft: str | None, threads: int | None, as_
     from engine import LoadCancelled
 
     paths = Paths.find()
-    ours = local_pair(LoadChoices(first, draft, ctx=CONTEXT, threads=threads, offline=True), paths, ["auto"])
+    choices = LoadChoices(first, draft, ctx=CONTEXT, threads=threads, offline=True, force=force)
+    ours = local_pair(choices, paths, ["auto"])
     partner = draft or (str(ours.draft.path) if ours.draft else "none")
-    theirs = local_pair(LoadChoices(second, partner, ctx=CONTEXT, threads=threads, offline=True), paths, ["auto"])
+    theirs = local_pair(replace(choices, target=second, draft=partner), paths, ["auto"])
+    if ours.settings != theirs.settings:
+        say(f"{first} and {second} run with different settings, as memory allows: their figures compare only roughly")
     results = []
     with Interrupt() as interrupt:
         for name, pair in ((first, ours), (second, theirs)):
@@ -82,7 +86,8 @@ def _measure(name: str, pair: LocalPair, threads: int | None, paths: Paths, inte
     from engine.measure import measure
 
     config = LoadConfig(
-        target=pair.target.path, draft=pair.draft.path if pair.draft else None, context=CONTEXT, threads=threads,
+        target=pair.target.path, draft=pair.draft.path if pair.draft else None, threads=threads,
+        **{"context": CONTEXT, **pair.settings},
         profile_dir=paths.profiles if writable(paths.profiles) else None,  # a known pair need not be calibrated again
         log_file=paths.engine_log if writable(paths.logs) else None,
     )

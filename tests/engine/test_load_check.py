@@ -49,8 +49,8 @@ def test_every_load_decodes_a_full_block_and_leaves_the_cache_empty(
         decodes.clear()
         with Engine(LoadConfig(target, draft, context=512, threads=1, profile_dir=tmp_path)) as engine:
             assert (64, 64) in decodes
-            assert engine._cache.context.length() == 0
-            assert engine._cache.held == []
+            assert engine.cache.context.length() == 0
+            assert engine.cache.held == []
     assert (1, 1) in decodes, "the draft's steps"
 
 

@@ -40,14 +40,9 @@ def test_the_same_file_scores_the_same_and_another_does_not(target: Path, drafts
     assert one.drafted_rate is None
 
 
-def test_a_text_longer_than_the_window_scores_as_in_one_piece(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Engine(config(target)) as engine:
-        scores = []
-        for window in (16, 64, 512):
-            monkeypatch.setattr(measure, "_WINDOW", window)
-            context = measure._open(engine)
-            scores.append(measure._score(engine, context, TEXTS[0]))
-            context.close()
+def test_a_text_longer_than_the_window_scores_as_in_one_piece(target: Path) -> None:
+    with Engine(LoadConfig(target, context=512, threads=1, max_block=256)) as engine:
+        scores = [measure._score(engine, engine.cache.context, window, TEXTS[0]) for window in (16, 64, 256)]
     assert {count for _, count in scores} == {len(TEXTS[0]) - 1}
     assert [total for total, _ in scores] == pytest.approx([scores[2][0]] * 3, rel=1e-3)
 
@@ -66,9 +61,7 @@ def test_what_cannot_be_loaded_and_stopping(target: Path, truncated: Path) -> No
 
 def test_the_text_is_read_with_the_models_own_start(bos_model: Path) -> None:
     with Engine(config(bos_model)) as engine:
-        context = measure._open(engine)
-        assert measure._score(engine, context, "abc")[1] == 3
-        context.close()
+        assert measure._score(engine, engine.cache.context, engine.max_block, "abc")[1] == 3
     model = Model(bos_model, vocab_only=True)
     assert model.add_bos
     model.close()

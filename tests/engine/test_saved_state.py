@@ -73,12 +73,12 @@ def test_a_restored_chat_reads_only_what_is_new_with_both_models(saved: tuple[Pa
     path, chat, expected = saved
     assert fresh.restore_state(path)
     assert fresh._draft_model is not None
-    known = [a for a, b in zip(fresh._draft_model.cache.held, fresh._cache.held, strict=False) if a == b]
-    assert len(fresh._cache.held) - len(known) < 8
+    known = [a for a, b in zip(fresh._draft_model.cache.held, fresh.cache.held, strict=False) if a == b]
+    assert len(fresh.cache.held) - len(known) < 8
     longer, report = turn(fresh, go_on(chat))
     assert longer[-1].content == expected
     assert read(report) <= len(NEW + TEMPLATE)
-    fresh._draft_model.begin(fresh._cache.held)
+    fresh._draft_model.begin(fresh.cache.held)
     assert fresh._draft_model.lag() <= 4
 
 
@@ -120,8 +120,8 @@ def test_a_chat_whose_thinking_is_cut_from_the_past_goes_on_too(thinking: Path, 
             request = GenerationRequest(chat)
             prompt = engine._prompts.build(request, 400)
             reply = engine.target.encode("<think>" + "hm " * 15 + "</think>Yes.", special=False)
-            engine._cache.match(prompt.ids)
-            engine._cache.extend([*prompt.ids, *reply][engine._cache.wanted :], 1)
+            engine.cache.match(prompt.ids)
+            engine.cache.extend([*prompt.ids, *reply][engine.cache.wanted :], 1)
             text = "<think>" + "hm " * 15 + "</think>Yes."
             engine._prompts.remember(request, prompt, reply, text)
             chat = go_on((*chat, ChatMessage("assistant", text)))
@@ -257,7 +257,7 @@ def test_a_whole_file_of_another_shape_is_declined(saved: tuple[Path, Any, str],
     for odd, parts in [*((f, blocks) for f in odd_facts), *((facts, b) for b in odd_blocks)]:
         write_state(path, odd, parts)
         assert not fresh.restore_state(path), (odd.keys(), len(parts))
-        assert fresh._cache.context.length() == len(fresh._cache.held)
+        assert fresh.cache.context.length() == len(fresh.cache.held)
     assert turn(fresh, go_on(saved[1]))[0][-1].content == saved[2]
 
 
