@@ -208,11 +208,25 @@ def running_engine(pair: LocalPair, choices: LoadChoices, paths: Paths) -> Itera
                 interrupt.hook = None  # what it calls is about to be freed
 
 
-def engine_process(
-    pair: LocalPair, choices: LoadChoices, paths: Paths, front: Front, on_progress: Callable[[LoadProgress], bool]
-) -> EngineProcess:
-    """Load `pair` in a process of its own. Whatever `on_progress` raises ends that process at once. Raises EngineError."""
-    return EngineProcess(_config(pair, choices, paths, front.say), on_progress)
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A pair that runs in a process of its own."""
+
+    process: EngineProcess
+    pair: LocalPair
+
+
+def loaded_process(
+    pair: LocalPair, choices: LoadChoices, paths: Paths, front: Front, on_stage: Callable[[str, float], None]
+) -> Loaded:
+    """Load `pair` in a process of its own. `on_stage` hears what is being done, in words, and the fraction of it that is
+    done; whatever it raises ends that process at once. Raises EngineError."""
+
+    def on_progress(progress: LoadProgress) -> bool:
+        on_stage(LOADING[progress.stage], progress.fraction)
+        return True
+
+    return Loaded(EngineProcess(_config(pair, choices, paths, front.say), on_progress), pair)
 
 
 def _config(pair: LocalPair, choices: LoadChoices, paths: Paths, remark: Callable[[str], None]) -> LoadConfig:

@@ -35,9 +35,10 @@ from app.paths import Paths
 if TYPE_CHECKING:
     import psutil
 
-    from app.chat.loading import Loaded, Loading
+    from app.chat.loading import Loading
     from app.chat.reply_writer import Desk
     from app.store import ChatStore
+    from app.wiring import Loaded
     from engine import EngineProcess
 
 __all__ = ["EngineHost", "HostState", "ReplyJob", "TitleJob"]
@@ -220,7 +221,7 @@ class EngineHost:
         if isinstance(loading.outcome, Exception):
             self._explain(loading.outcome)
         elif loading.outcome is not None:
-            self._take(loading.outcome)
+            self._take(*loading.outcome)
 
     def _settle(self) -> None:
         """A load that was stopped is over before anything else is done; what it had made by then goes."""
@@ -230,9 +231,9 @@ class EngineHost:
         outcome, self._loading = self._loading.outcome, None
         self._end_process()
         if outcome is not None and not isinstance(outcome, Exception):
-            outcome.process.close()
+            outcome[0].process.close()
 
-    def _take(self, loaded: Loaded) -> None:
+    def _take(self, loaded: Loaded, remarks: tuple[str, ...]) -> None:
         import psutil
 
         process, pair = loaded.process, loaded.pair
@@ -243,7 +244,7 @@ class EngineHost:
         about = process.describe()
         draft = pair.draft.path.stem if pair.draft and about["draft"] else None
         self._emit(ModelReady(
-            pair.target.path.stem, draft, process.context, (*loaded.remarks, *process.notices), process.load_seconds,
+            pair.target.path.stem, draft, process.context, (*remarks, *process.notices), process.load_seconds,
             ", ".join(about["devices"]) or "CPU",
         ))
 

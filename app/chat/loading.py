@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from app.errors import AppError
 from app.options import LoadChoices
 from app.paths import Paths
-from app.wiring import LOADING, FilesMissing, LocalPair, engine_process, files_for, fitted
+from app.wiring import FilesMissing, Loaded, files_for, fitted, loaded_process
 from models import DownloadCancelled, DownloadProgress, ModelFile, ModelsError, download
-
-if TYPE_CHECKING:
-    from engine import EngineProcess, LoadProgress
 
 MODES = ("auto",)
 """A chat's mode may change with every reply, so the draft is loaded whatever the mode is now."""
@@ -31,19 +27,11 @@ class LoadStopped(Exception):
     """The user stopped the load; nothing of it is left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A load that came to something."""
-
-    process: EngineProcess
-    pair: LocalPair
-    remarks: tuple[str, ...]
-
-
 def load(
     choices: LoadChoices, paths: Paths, on_stage: OnStage, stopped: Callable[[], bool], free_memory: Callable[[], None]
-) -> Loaded:
-    """Load the chosen pair. `free_memory` is called once the files are known to be here, before memory is looked at.
+) -> tuple[Loaded, tuple[str, ...]]:
+    """Load the chosen pair; with it, what the user should know of the choice, one line each. `free_memory` is called once
+    the files are known to be here, before memory is looked at.
 
     Raises FilesMissing, AppError, EngineError or LoadStopped, in one line fit for the user.
     """
@@ -58,14 +46,12 @@ def load(
     except ModelsError as error:
         raise AppError(str(error)) from None
 
-    def on_progress(progress: LoadProgress) -> bool:
+    def show(stage: str, fraction: float) -> None:
         front.step()
-        on_stage(LOADING[progress.stage], progress.fraction)
-        return True
+        on_stage(stage, fraction)
 
     front.step()
-    process = engine_process(pair, choices, paths, front, on_progress)
-    return Loaded(process, pair, tuple(front.remarks))
+    return loaded_process(pair, choices, paths, front, show), tuple(front.remarks)
 
 
 def missing_bytes(missing: FilesMissing) -> int | None:
@@ -109,9 +95,9 @@ class _Front:
 class Loading:
     """A load on a thread of its own."""
 
-    def __init__(self, work: Callable[[], Loaded], done: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], tuple[Loaded, tuple[str, ...]]], done: Callable[[], None]) -> None:
         """`done` is called on that thread when there is an outcome."""
-        self.outcome: Loaded | Exception | None = None
+        self.outcome: tuple[Loaded, tuple[str, ...]] | Exception | None = None
         self._work = work
         self._done = done
         self._thread = threading.Thread(target=self._run, name="engine loader", daemon=True)
