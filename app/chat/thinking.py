@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_TAGS = tuple((f"<{name}>", f"</{name}>") for name in ("think", "thinking", "thought", "reasoning")) + (("[THINK]", "[/THINK]"),)
+_TAGS = (*tuple((f"<{name}>", f"</{name}>") for name in ("think", "thinking", "thought", "reasoning")), ("[THINK]", "[/THINK]"))
 
 
 @dataclass(frozen=True, slots=True)

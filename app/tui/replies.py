@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from app.chat.conversation import Attachment, Message
 from app.chat.engine_host import EngineHost
-from app.chat.events import HostNotice, PaceChanged, PromptRead, ReplyEnded, ReplyGrew
+from app.chat.events import HostNotice, PromptRead, ReplyEnded, ReplyGrew
 from app.chat.session import ChatSession, GivenBack, Sent
 from app.settings import OnContextFull
 from app.tui.widgets.status import Activity

@@ -39,6 +39,7 @@ class Code:
     indent: int = 0
     closed: bool = True
     """False while its end has not come yet."""
+    gap: bool = False
 
     def same(self, other: Block) -> bool:
         return self == other
@@ -51,11 +52,12 @@ class Table:
     rows: tuple[tuple[Content, ...], ...]
     aligns: tuple[str, ...]
     indent: int = 0
+    gap: bool = False
 
     def same(self, other: Block) -> bool:
         return (
             isinstance(other, Table)
-            and (self.aligns, self.indent, len(self.rows)) == (other.aligns, other.indent, len(other.rows))
+            and (self.aligns, self.indent, self.gap, len(self.rows)) == (other.aligns, other.indent, other.gap, len(other.rows))
             and all(
                 len(mine) == len(theirs) and all(a.is_same(b) for a, b in zip(mine, theirs, strict=True))
                 for mine, theirs in zip(self.rows, other.rows, strict=True)
@@ -66,6 +68,8 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A horizontal line."""
+
+    gap: bool = False
 
     def same(self, other: Block) -> bool:
         return self == other

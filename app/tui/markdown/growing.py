@@ -81,14 +81,14 @@ class GrowingMarkdown:
         for at, line in enumerate(lines):
             if fence.close.fullmatch(line):
                 code = fence.code + "".join(f"{each}\n" for each in lines[:at])
-                self._settled.append(Code(code.removesuffix("\n"), fence.language))
+                self._settled.append(Code(code.removesuffix("\n"), fence.language, gap=bool(self._settled)))
                 self._tail = "\n".join([*lines[at + 1 :], last])
                 self._fence, self._open = None, []
                 return True
         fence.code += "".join(f"{line}\n" for line in lines)
         self._tail = last
         code = fence.code if fence.close.fullmatch(last) else fence.code + last
-        self._open = [Code(code.removesuffix("\n"), fence.language, closed=False)]
+        self._open = [Code(code.removesuffix("\n"), fence.language, closed=False, gap=bool(self._settled))]
         return False
 
     def _settle(self) -> bool:

@@ -109,15 +109,15 @@ class _Walk:
             case "th_close" | "td_close":
                 self._in_cell = False
             case "table_close":
-                self._add(Table(tuple(map(tuple, self._rows)), tuple(self._aligns), self._indent()))
+                self._add(Table(tuple(map(tuple, self._rows)), tuple(self._aligns), self._indent(), self._follows))
             case "inline":
                 self._inline(token)
             case "fence" | "code_block":
                 code = token.content.removesuffix("\n")
                 language = token.info.split()[0] if token.info.strip() else ""
-                self._add(Code(code, language, self._indent()))
+                self._add(Code(code, language, self._indent(), gap=self._follows))
             case "hr":
-                self._add(Rule())
+                self._add(Rule(self._follows))
             case _ if token.type.endswith(("_open", "_close")):
                 pass
             case _ if token.content:  # a kind this walk does not know: its text must not be lost
@@ -154,9 +154,14 @@ class _Walk:
         gap = self._gap()
         self._add(Prose(content, *self._prefixes(), gap=gap))
 
+    @property
+    def _follows(self) -> bool:
+        """Whether something stands before what comes next."""
+        return bool(self.blocks) or self._continues
+
     def _gap(self) -> bool:
         """A blank line before everything but the very first block and the items of a tight list among themselves."""
-        if not self.blocks and not self._continues:
+        if not self._follows:
             return False
         tight = bool(self._lists) and self._hidden
         if self._loose and not self.blocks:

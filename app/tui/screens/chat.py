@@ -41,7 +41,7 @@ from app.tui.widgets.code_block import CodeBlock
 from app.tui.widgets.find_bar import FindBar
 from app.tui.widgets.message import MessageView
 from app.tui.widgets.prompt import Prompt
-from app.tui.widgets.status import Activity, StatusLine
+from app.tui.widgets.status import Activity, StatusLine, pair_name
 from app.tui.widgets.transcript import Transcript
 
 WIDE = 110
@@ -207,15 +207,15 @@ class ChatScreen(Screen[None]):
 
     def _ready(self, event: ModelReady) -> None:
         self.activity.clear()
-        self.status.model = event.target_name + (f" + {event.draft_name}" if event.draft_name else "")
-        self.status.context = f"0/{event.context:,}"
+        self.status.model = pair_name(event.target_name, event.draft_name)
+        self.status.context = f"{event.context:,} context"
         self.prompt.context = event.context
         if event.notices:
             self.activity.remark(" · ".join(event.notices))
 
     def _show_pace(self, event: PaceChanged) -> None:
         snapshot = event.snapshot
-        self.status.context = f"{snapshot.context_used:,}/{snapshot.context_size:,}"
+        self.status.context = f"{snapshot.context_used:,}/{snapshot.context_size:,} context"
         self.status.pace = f"{snapshot.tokens_per_second:.1f} tokens/s"
 
     async def _ended(self, event: ReplyEnded) -> None:

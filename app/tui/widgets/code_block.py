@@ -63,7 +63,7 @@ class CodeBlock(Vertical):
 
     DEFAULT_CSS = """
     CodeBlock {
-        height: auto; width: 1fr; margin: 1 0 0 0; padding: 0 1; background: $boost;
+        height: auto; width: 1fr; padding: 0 1; background: $boost;
         .code-head { width: 1fr; height: 1; color: $text-muted; }
         .code-piece { width: 1fr; height: auto; }
     }
@@ -72,7 +72,7 @@ class CodeBlock(Vertical):
     def __init__(self, block: Code) -> None:
         super().__init__()
         self.block = block
-        self.styles.margin = (1, 0, 0, block.indent)
+        self.styles.margin = (int(block.gap), 0, 0, block.indent)
         self._pieces = [self._piece(content) for content in self._contents(0)]
 
     def compose(self) -> ComposeResult:
@@ -86,7 +86,7 @@ class CodeBlock(Vertical):
     def fits(self, block: Block) -> bool:
         """Whether this widget can show that block: the same code, or the same with more behind it."""
         return (
-            isinstance(block, Code) and (block.language, block.indent) == (self.block.language, self.block.indent)
+            isinstance(block, Code) and (block.language, block.indent, block.gap) == (self.block.language, self.block.indent, self.block.gap)
             and block.code.startswith(self.block.code)
         )
 

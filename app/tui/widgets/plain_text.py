@@ -19,7 +19,7 @@ from app.tui.widgets.prose import ProseView
 PIECE, LONGEST = 1500, 3000
 """Characters: a piece ends with the first line that ends after PIECE, and at LONGEST in any case."""
 
-ORIGIN_STYLES: dict[Origin, str] = {"target": "", "model": "underline $text-success", "ngram": "bold italic $text-warning"}
+ORIGIN_STYLES: dict[Origin, str] = {"target": "", "model": "underline $origin-model", "ngram": "bold italic $origin-ngram"}
 """How the coloured view shows who proposed a token. Also told apart without colour."""
 
 

@@ -105,19 +105,16 @@ class ProseView(BlockView):
 class TableView(BlockView):
     """A table, drawn for the width there is."""
 
-    DEFAULT_CSS = """
-    TableView { margin-top: 1; }
-    """
-
     def __init__(self, block: Table) -> None:
         super().__init__()
         self.block = block
+        self.styles.margin = (int(block.gap), 0, 0, 0)
 
     def render(self) -> Visual:
         return _Laid(self.block)
 
     def fits(self, block: Block) -> bool:
-        return isinstance(block, Table)
+        return isinstance(block, Table) and block.gap == self.block.gap
 
     def show(self, block: Block) -> None:
         assert isinstance(block, Table)
@@ -155,14 +152,19 @@ class RuleView(BlockView):
     """A horizontal line."""
 
     DEFAULT_CSS = """
-    RuleView { height: 1; margin: 1 0 0 0; color: $text-muted; }
+    RuleView { height: 1; color: $text-muted; }
     """
+
+    def __init__(self, block: Rule) -> None:
+        super().__init__()
+        self.block = block
+        self.styles.margin = (int(block.gap), 0, 0, 0)
 
     def render(self) -> Content:
         return Content("─" * self.size.width)
 
     def fits(self, block: Block) -> bool:
-        return isinstance(block, Rule)
+        return block == self.block
 
     def show(self, block: Block) -> None:
         """There is nothing in a line that could change."""

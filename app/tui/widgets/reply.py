@@ -40,7 +40,7 @@ def block_view(block: Block) -> BlockWidget:
         return CodeBlock(block)
     if isinstance(block, Table):
         return TableView(block)
-    return RuleView()
+    return RuleView(block)
 
 
 class Reply(Vertical):

@@ -16,6 +16,21 @@ def bar(fraction: float, width: int = BAR) -> str:
     return "█" * done + "░" * (width - done)
 
 
+BETWEEN = "  │  "
+
+
+def pair_name(target: str, draft: str | None) -> str:
+    """Target and draft on little room: of the draft's name only what is not in the target's."""
+    if draft is None:
+        return target
+    ours, theirs = target.split("-"), draft.split("-")
+    while len(theirs) > 1 and ours and ours[0] == theirs[0]:
+        del ours[0], theirs[0]
+    while len(theirs) > 1 and ours and ours[-1] == theirs[-1]:
+        del ours[-1], theirs[-1]
+    return f"{target} + {'-'.join(theirs)}"
+
+
 class Activity(Static):
     """One line above the prompt; gone when there is nothing to say."""
 
@@ -82,10 +97,12 @@ class StatusLine(Static):
         super().__init__("", id=id, markup=False)
 
     def render(self) -> Content:
-        """The left part whole; of the hints as many as there is room for."""
-        facts = [text for text in (self.model, self.context, self.pace, self.store) if text]
-        left = Content("  │  ".join(facts))
+        """The facts whole but for a long model name; of the hints as many as there is room for, the first always."""
         width = self.size.width
+        facts = [text for text in (self.context, self.pace, self.store) if text]
+        first = len(f"  {self.hints[0][0]} {self.hints[0][1]}") if self.hints else 0
+        room = max(12, width - sum(len(fact) + len(BETWEEN) for fact in facts) - first)
+        left = Content(BETWEEN).join([Content(self.model).truncate(room, ellipsis=True), *facts])
         right = Content("")
         for key, words in self.hints:
             more = Content.assemble(right, "  " if right else "", (key, "bold"), f" {words}")

@@ -1,0 +1,138 @@
+"""The chat's flows with a real engine: keys in, texts on the screen and in the store out."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from app.settings import ChatSettings
+from tests.app.tui.conftest import RunApp
+
+LONG = ChatSettings(temperature=0.0, max_tokens=900)
+
+
+async def test_a_reply_streams_and_is_stored_to_its_last_character(run_app: RunApp, target: Path, draft: Path) -> None:
+    async with run_app(model=target, draft=draft) as running:
+        await running.ask("hello [b]x[/b] [/b] [TODO] plan")
+        prompt, reply = running.path
+        assert reply.state == "length"
+        assert len(reply.text) > 10
+        view = running.transcript.view(reply.id)
+        assert view is not None
+        assert view.reply is not None
+        assert view.reply.text == reply.text == running.store.message(reply.id).text
+        assert "[b]x[/b] [/b] [TODO] plan" in running.shown(prompt.id)
+        assert "tokens" in running.screen.status.pace
+
+
+async def test_escape_stops_and_keeps_what_there_is(run_app: RunApp, target: Path) -> None:
+    async with run_app(model=target, settings=LONG) as running:
+        await running.ask("go on", wait=False)
+        reply = running.path[-1].id
+        await running.until(lambda: (view := running.transcript.view(reply)) and view.reply and view.reply.text)
+        await running.pilot.press("escape")
+        await running.until(lambda: not running.session.replying)
+        assert running.store.message(reply).state == "cancelled"
+        assert running.store.message(reply).text
+        assert "stopped by you" in running.shown(reply)
+        assert running.screen.prompt.text == ""
+
+
+async def test_stopping_before_anything_was_written_gives_the_prompt_back(run_app: RunApp, target: Path) -> None:
+    async with run_app(model=target, settings=LONG) as running:
+        os.kill(running.app.host._process.pid, signal.SIGSTOP)  # type: ignore[union-attr,arg-type]
+        await running.ask("never mind", wait=False)
+        await running.pilot.press("escape")
+        os.kill(running.app.host._process.pid, signal.SIGCONT)  # type: ignore[union-attr,arg-type]
+        await running.until(lambda: not running.session.replying)
+        assert running.screen.prompt.text == "never mind"
+        assert running.path == []
+        assert running.store.search("never") == []
+
+
+async def test_regenerate_and_walk_the_branches(run_app: RunApp, target: Path) -> None:
+    async with run_app(model=target, settings=ChatSettings(temperature=1.5, max_tokens=12)) as running:
+        await running.ask("hello")
+        first = running.path[-1]
+        await running.pilot.press("ctrl+r")
+        await running.until(lambda: running.path[-1].id != first.id and not running.session.replying)
+        second = running.path[-1]
+        assert "2/2" in running.shown(second.id)
+        await running.pilot.press("escape")
+        assert running.transcript.cursor == second.id
+        await running.pilot.press("left")
+        await running.until(lambda: running.path[-1].id == first.id)
+        assert "1/2" in running.shown(first.id)
+        await running.pilot.press("right")
+        await running.until(lambda: running.path[-1].id == second.id)
+
+
+async def test_edit_and_send_again(run_app: RunApp, target: Path) -> None:
+    async with run_app(model=target) as running:
+        await running.ask("first try")
+        await running.pilot.press("escape", "up", "e")
+        await running.until(lambda: running.screen.prompt.text == "first try")
+        await running.pilot.press("!", "enter")
+        await running.until(lambda: running.path[0].text == "first try!" and not running.session.replying)
+        assert running.session.branch(running.path[0].id) == (2, 2)
+        assert running.path[1].text
+
+
+async def test_thinking_is_folded_and_opened_by_key(run_app: RunApp, thinking: Path) -> None:
+    """The reply's text is put into the store, since a tiny model does not think."""
+    async with run_app(model=thinking) as running:
+        await running.ask("hello")
+        reply = running.path[-1]
+        running.store.finish_reply(reply.id, "<think>secret plan</think>The **answer**", (), "complete", None)
+        running.session.refresh()
+        await running.screen.show_chat()
+        await running.pilot.pause()
+        fold = running.screen.query_one("Thinking")
+        assert running.transcript.view(reply.id).text == "The **answer**"  # type: ignore[union-attr]
+        assert not fold.query_one("PlainText").display
+        await running.pilot.press("ctrl+t")
+        await running.pilot.pause()
+        assert fold.query_one("PlainText").display
+        assert "secret plan" in fold.query_one("PlainText").text  # type: ignore[attr-defined]
+
+
+async def test_the_engine_dies_and_comes_back_by_one_key(run_app: RunApp, target: Path) -> None:
+    async with run_app(model=target, settings=LONG) as running:
+        await running.ask("go on", wait=False)
+        reply = running.path[-1].id
+        await running.until(lambda: (view := running.transcript.view(reply)) and view.reply and view.reply.text)
+        os.kill(running.app.host._process.pid, signal.SIGKILL)  # type: ignore[union-attr,arg-type]
+        await running.until(lambda: running.app.host.state == "lost")
+        await running.until(lambda: "F5" in running.screen.activity.text)
+        assert running.store.message(reply).state == "interrupted"
+        assert running.store.message(reply).text
+        await running.pilot.press("f5")
+        await running.ready()
+        await running.ask("and again")
+        assert running.path[-1].text
+
+
+async def test_origins_are_told_apart_with_and_without_colour(run_app: RunApp, target: Path, draft: Path) -> None:
+    async with run_app(model=target, draft=draft, settings=ChatSettings(temperature=0.0, max_tokens=120, mode="fixed:3")) as running:
+        await running.ask("hello")
+        reply = running.path[-1]
+        assert {span.origin for span in reply.origins} >= {"target", "model"}
+        await running.pilot.press("f11")
+        await running.until(lambda: running.screen.query("MessageView PlainText ProseView"))
+        view = running.transcript.view(reply.id)
+        assert view is not None
+        pieces = [prose.block.content for prose in view.query("ProseView")]  # type: ignore[attr-defined]
+        assert "\n".join(piece.plain for piece in pieces) == reply.text
+        assert any("underline" in str(span.style) for piece in pieces for span in piece.spans)
+        await running.pilot.press("f11")
+        await running.until(lambda: not view.query("PlainText"))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+async def test_a_failed_load_is_one_line_and_the_chat_can_still_be_read(run_app: RunApp, size: tuple[int, int]) -> None:
+    async with run_app(size=size) as running:
+        await running.until(lambda: "F5" in running.screen.activity.text)
+        assert "none.gguf" in running.screen.activity.text

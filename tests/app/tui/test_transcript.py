@@ -1,0 +1,188 @@
+"""The windowed transcript: a long chat, the place where the user is, the message cursor."""
+
+from __future__ import annotations
+
+from app.store import ChatStore
+from app.tui.widgets.transcript import FIRST, MOST, Transcript
+from tests.app.tui.conftest import RunApp, Running, fill
+
+
+def top(transcript: Transcript) -> tuple[int, int]:
+    """The message at the top of the view, and how many of its lines are above."""
+    for view in transcript._views:
+        region = transcript._regions[view]
+        if region.bottom > transcript.scroll_y:
+            return view.message.id, round(transcript.scroll_y) - region.y
+    raise AssertionError("nothing is in view")
+
+
+async def settled(running: Running) -> None:
+    """Wait until the window has grown as far as it wants to, and the load that fails has taken its line."""
+    await running.until(lambda: "F5" in running.screen.activity.text)
+    for _ in range(6):
+        await running.pilot.pause(0.02)
+
+
+async def test_a_long_chat_opens_with_a_few_messages_at_its_end(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 5000)
+    async with run_app(chat=chat) as running:
+        await settled(running)
+        transcript = running.transcript
+        assert len(running.path) == 5000
+        assert FIRST <= len(transcript._views) <= MOST
+        assert transcript._views[-1].message.text == "message 4999"
+        assert transcript.following
+        assert transcript.scroll_y == transcript.max_scroll_y
+
+
+async def test_scrolling_up_mounts_more_without_moving_what_is_read(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 400, lambda i: f"message {i}\n\n" + "words " * (i % 7 * 12))
+    async with run_app(chat=chat) as running:
+        transcript = running.transcript
+        seen: list[int] = []
+        await settled(running)
+        for _ in range(60):
+            before = transcript.scroll_y
+            transcript.scroll_to(y=max(0, before - 9), animate=False, immediate=True)
+            place = top(transcript)
+            await settled(running)
+            assert top(transcript) == place
+            seen.append(place[0])
+            assert len(transcript._views) <= MOST
+        assert seen == sorted(seen, reverse=True)
+        assert transcript.later > 0
+        await running.pilot.press("ctrl+end")
+        await settled(running)
+        assert transcript.following
+        assert transcript.later == 0
+        assert transcript.scroll_y == transcript.max_scroll_y
+
+
+async def test_every_message_passes_by_on_the_way_up_and_down(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 130)
+    async with run_app(chat=chat) as running:
+        transcript = running.transcript
+        ids = [message.id for message in running.path]
+        transcript.focus()
+        seen = set()
+        for _ in range(200):
+            transcript.scroll_page_up(animate=False)
+            await settled(running)
+            seen |= {view.message.id for view in transcript._views}
+            if transcript.earlier == 0 and transcript.scroll_y == 0:
+                break
+        assert seen == set(ids)
+        for _ in range(200):
+            transcript.scroll_page_down(animate=False)
+            await settled(running)
+            if transcript.following:
+                break
+        assert transcript._views[-1].message.id == ids[-1]
+
+
+async def test_text_that_comes_does_not_move_a_reader_and_is_followed_at_the_end(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 30)
+    async with run_app(chat=chat) as running:
+        session, transcript = running.session, running.transcript
+        session.send("more")
+        await running.screen.show_path()
+        await transcript.follow()
+        await settled(running)
+        reply = transcript.view(session.path[-1].id)
+        assert reply is not None
+        for _ in range(5):
+            reply.grow("A line of the reply.\n\n", ())
+            await running.pilot.pause(0.1)
+            assert transcript.scroll_y == transcript.max_scroll_y
+        transcript.scroll_up(animate=False, immediate=True)
+        transcript.scroll_up(animate=False, immediate=True)
+        await settled(running)
+        place = top(transcript)
+        assert not transcript.following
+        end = transcript.max_scroll_y
+        for _ in range(5):
+            reply.grow("Another line of the reply.\n\n", ())
+            await running.pilot.pause(0.1)
+        assert transcript.max_scroll_y > end
+        assert top(transcript) == place
+        transcript.scroll_end(animate=False)
+        await settled(running)
+        assert transcript.following
+        reply.grow("The last line.\n\n", ())
+        await running.pilot.pause(0.1)
+        assert transcript.scroll_y == transcript.max_scroll_y
+
+
+async def test_a_resize_keeps_the_message_at_the_top(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 60, lambda i: f"message {i} " + "long words here " * 30)
+    async with run_app(chat=chat, size=(100, 30)) as running:
+        running.transcript.scroll_to(y=running.transcript.max_scroll_y - 40, animate=False, immediate=True)
+        await settled(running)
+        before = top(running.transcript)[0]
+        for size in ((60, 20), (140, 40), (100, 30)):
+            await running.pilot.resize_terminal(*size)
+            await settled(running)
+            assert top(running.transcript)[0] == before
+
+
+async def test_the_cursor_walks_over_messages_and_leaves_by_escape(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 200)
+    async with run_app(chat=chat) as running:
+        ids = [message.id for message in running.path]
+        await running.pilot.press("escape")
+        await settled(running)
+        assert running.transcript.cursor == ids[-1]
+        for _ in range(60):
+            await running.pilot.press("up")
+        await settled(running)
+        assert running.transcript.cursor == ids[-61]
+        selected = running.transcript.view(ids[-61])
+        assert selected is not None
+        assert selected.has_class("-cursor")
+        region = running.transcript._regions[selected]
+        assert running.transcript.scroll_y <= region.y < running.transcript.scroll_y + running.transcript.size.height
+        await running.pilot.press("escape")
+        assert running.transcript.cursor is None
+        assert running.app.focused is running.screen.prompt.input
+
+
+async def test_delete_and_undo(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 6)
+    async with run_app(chat=chat) as running:
+        await running.pilot.press("escape", "up", "d")
+        await running.until(lambda: len(running.path) == 4)
+        assert len(running.transcript._views) == 4
+        assert len(store.path(chat)) == 4
+        await running.pilot.press("u")
+        await running.until(lambda: len(running.path) == 6)
+        assert [view.message.text for view in running.transcript._views] == [f"message {i}" for i in range(6)]
+
+
+async def test_search_goes_from_hit_to_hit_in_a_long_chat(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 900, lambda i: f"message {i}" + (" needle" if i in (20, 400, 890) else ""))
+    async with run_app(chat=chat) as running:
+        ids = [message.id for message in running.path]
+        await running.pilot.press("ctrl+f", *"needle")
+        for at in (890, 20, 400, 890):
+            await running.until(lambda at=at: running.transcript.cursor == ids[at])  # type: ignore[misc]
+            await settled(running)
+            view = running.transcript.view(ids[at])
+            assert view is not None
+            region = running.transcript._regions[view]
+            assert running.transcript.scroll_y <= region.y < running.transcript.scroll_y + running.transcript.size.height
+            await running.pilot.press("enter")
+        await running.pilot.press("escape")
+        assert not running.screen._find.is_open
+
+
+async def test_a_long_text_of_the_user_is_folded_and_unfolded(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 1, lambda _: "line of a big file\n" * 50_000)
+    async with run_app(chat=chat) as running:
+        view = running.transcript._views[0]
+        assert len(view.query("ProseView")) < 20
+        await running.pilot.press("escape", "enter")
+        await settled(running)
+        assert len(view.query("ProseView")) > 300
+        await running.pilot.press("enter")
+        await settled(running)
+        assert len(view.query("ProseView")) < 20
