@@ -16,7 +16,8 @@ from textual.keys import Keys, key_to_character
 from textual.widgets import TextArea
 
 Where = Literal["everywhere", "chat", "prompt", "message", "list"]
-"""Where a binding works. `everywhere` and `chat` are heard while the prompt has the focus; `message` and `list` are not."""
+"""Where a binding works. `everywhere` and `chat` are heard while the prompt has the focus; `message` and `list` (every screen
+over the chat) are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,14 @@ KEYS: dict[str, KeyEntry] = {
     "undo": KeyEntry("u", "Undo the last delete", "message"),
     "previous_branch": KeyEntry("left", "Previous branch", "message"),
     "next_branch": KeyEntry("right", "Next branch", "message"),
+    "close": KeyEntry("escape", "Close", "list"),
+    "save": KeyEntry("ctrl+s", "Save", "list"),
     "list_search": KeyEntry("slash", "Search", "list"),
     "list_new": KeyEntry("n", "New", "list"),
     "list_mark": KeyEntry("space", "Mark", "list"),
     "list_rename": KeyEntry("r", "Rename", "list"),
     "list_pin": KeyEntry("p", "Pin", "list"),
-    "list_tag": KeyEntry("t", "Tags", "list"),
+    "list_tag": KeyEntry("t", "Tag", "list"),
     "list_delete": KeyEntry("d,delete", "Delete", "list"),
     "list_undo": KeyEntry("u", "Undo", "list"),
     "list_export": KeyEntry("e", "Export", "list"),
