@@ -193,7 +193,7 @@ def _raise_for_status(response: Any, file: ModelFile) -> None:
 
 def _raise_typed(error: HfHubHTTPError, file: ModelFile) -> NoReturn:
     status = error.response.status_code
-    page = f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co').rstrip('/')}/{file.repo}"
+    page = f"{_endpoint()}/{file.repo}"
     if isinstance(error, GatedRepoError):
         raise AccessDenied(
             f"{file.repo} asks for its licence to be accepted; do so at {page}, then set HF_TOKEN"
@@ -232,10 +232,14 @@ def _continues_at(response: Any, offset: int) -> bool:
     )
 
 
+def _endpoint() -> str:
+    """The library reads HF_ENDPOINT once, at import, and takes an empty one as an address; read here, an empty one is
+    none, and it also holds for a test or a long-lived process."""
+    return os.environ.get("HF_ENDPOINT", "").strip().rstrip("/") or "https://huggingface.co"
+
+
 def _url(file: ModelFile) -> str:
-    # The library reads HF_ENDPOINT once, at import; read here it also holds for a test or a long-lived process.
-    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
-    return hf_hub_url(file.repo, file.file, revision=file.revision, endpoint=endpoint)
+    return hf_hub_url(file.repo, file.file, revision=file.revision, endpoint=_endpoint())
 
 
 def _label(file: ModelFile) -> str:

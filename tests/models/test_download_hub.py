@@ -340,3 +340,15 @@ def test_a_wrong_file_in_the_way_is_replaced(hub: HubServer, tmp_path: Path, wro
     [path] = download([file], tmp_path, notice=notices.append)
     assert path.read_bytes() == BODY
     assert any("fetching it again" in line for line in notices)
+
+
+@pytest.mark.parametrize(
+    ("value", "start"),
+    [(None, "https://huggingface.co/"), ("", "https://huggingface.co/"), (" ", "https://huggingface.co/"),
+     ("http://127.0.0.1:9/", "http://127.0.0.1:9/")],
+)  # fmt: skip
+def test_an_empty_endpoint_is_none(value: str | None, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    if value is not None:
+        monkeypatch.setenv("HF_ENDPOINT", value)
+    assert models.hub._url(model_file(BODY)).startswith(f"{start}{REPO}/resolve/")
