@@ -173,7 +173,16 @@ _EDITING: dict[str, str] = {
 
 def shown_key(app: App[object], id: str) -> str:
     """The first key of a binding that is active now, as it is written for the user; empty if it is not active."""
-    for key, active in app.screen.active_bindings.items():
-        if active.binding.id == id:
-            return app.get_key_display(active.binding.with_key(key))
-    return ""
+    return next((written(key) for key, active in app.screen.active_bindings.items() if active.binding.id == id), "")
+
+
+def written(key: str) -> str:
+    """A key as it is written for the user: `Ctrl+Q`, `Page Up`."""
+    *modifiers, name = key.split("+")
+    character = key_to_character(name)
+    return "+".join([*(part.capitalize() for part in modifiers), _WRITTEN.get(name) or (character or name).capitalize()])
+
+
+_WRITTEN = {
+    "escape": "Esc", "up": "↑", "down": "↓", "left": "←", "right": "→", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del",
+}
