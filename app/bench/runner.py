@@ -10,7 +10,7 @@ the most repeats, when the time is up (with the conversation under way), or when
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -111,11 +111,11 @@ def run(pool: EnginePool, plan: Run, progress: Progress, stopped: Callable[[], b
     progress.ended = "precise" if last >= {prompt.category for prompt in plan.prompts} else "repeats"
 
 
-def settled_categories(rows: Sequence[Measurement], plan: Run, repeats: int) -> Collection[str]:
+def settled_categories(rows: Sequence[Measurement], plan: Run, repeats: int) -> set[str]:
     """The categories in which every ratio is known to the wanted precision after that many repeats."""
     if repeats < LEAST_REPEATS:
         return set()
-    settled = set()
+    settled: set[str] = set()
     for category, group in grouped(rows, lambda row: row.category).items():
         by_config = grouped(group, lambda row: row.config)
         ratios = [

@@ -73,7 +73,7 @@ def execute(
                     say(f"prompt {row.question_id} is skipped: {row.config}: {row.reason}")
                 shown.update(task, total=state.planned, completed=state.done, description=describe(state))
                 saver.now_and_then()
-            result.engines = engine_facts(pool)
+            result.engines = engine_facts(pool, plan)
             if load is not None and not interrupt.seen and state.ended != "stopped":
                 pool.close()
                 passes = len(load.at_once) * load.repeats * len(load.modes)
@@ -85,7 +85,7 @@ def execute(
                     saver.now_and_then()
         result.ended = "stopped" if interrupt.seen else state.ended
     finally:
-        result.engines = result.engines or engine_facts(pool)
+        result.engines = result.engines or engine_facts(pool, plan)
         result.verdicts = [verdict for rule in rules for verdict in judge(rule, result.rows, categories)]
         saver.save()
         show(result, greedy=plan.request.sampling.greedy)
@@ -107,10 +107,13 @@ def show(result: Result, *, greedy: bool) -> None:
         write_out(f"{'holds' if verdict.holds else 'FAILS'}  {verdict.rule}  [{verdict.place}]  {verdict.words}\n")
 
 
-def engine_facts(pool: EnginePool) -> list[dict[str, object]]:
-    """What the pool has loaded so far, as JSON values."""
+def engine_facts(pool: EnginePool, plan: Run) -> list[dict[str, object]]:
+    """What the pool has loaded so far and which configurations it serves, as JSON values."""
     return [
-        {"target": str(key.target), "draft": str(key.draft) if key.draft else None, "batch": key.batch, **facts}
+        {
+            "configs": [name for name, wanted in plan.engines.items() if wanted == key], "target": str(key.target),
+            "draft": str(key.draft) if key.draft else None, "batch": key.batch, **facts,
+        }
         for key, facts in pool.loaded.items()
     ]
 

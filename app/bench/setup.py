@@ -16,7 +16,7 @@ from app.options import LoadChoices
 from app.paths import Paths
 from app.selection import NO_DRAFT
 from app.terminal import FractionBar, say
-from app.wiring import LOADING, LocalPair, TerminalFront, engine_process, local_pair
+from app.wiring import LOADING, LocalPair, load_config, local_pair
 from engine import EngineProcess, LoadCancelled, LoadProgress
 
 KV_TYPES = ("f16", "q8_0", "q4_0")
@@ -82,6 +82,12 @@ def loader(prepared: Prepared, choices: LoadChoices, paths: Paths, interrupt: In
     """Loads what a key stands for, behind a bar. It raises Interrupted once Ctrl-C was pressed."""
     told: set[str] = set()
 
+    def tell(line: str) -> None:
+        """Once: every engine of a run has the same to say."""
+        if line not in told:
+            say(line)
+        told.add(line)
+
     def load(key: EngineKey) -> EngineProcess:
         pair = prepared.pairs[replace(key, threads=choices.threads, copy=0)]
         with FractionBar() as bar:
@@ -91,13 +97,13 @@ def loader(prepared: Prepared, choices: LoadChoices, paths: Paths, interrupt: In
                 return not interrupt.seen
 
             try:
-                engine = engine_process(pair, replace(choices, threads=key.threads), paths, TerminalFront(), on_progress)
+                # What `tune` found for one pair would not hold for the others: speeds are compared of equals.
+                config = load_config(pair, replace(choices, threads=key.threads), paths, tell, tuned=False)
+                engine = EngineProcess(config, on_progress)
             except LoadCancelled:
                 raise Interrupted from None
         for notice in engine.notices:
-            if notice not in told:
-                say(notice)
-        told.update(engine.notices)
+            tell(notice)
         return engine
 
     return load

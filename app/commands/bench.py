@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from app.commands.bench_report import diff, report
 from app.commands.bench_run import run
 
 
@@ -12,5 +13,5 @@ def bench() -> None:
     """Measure how fast this machine decodes."""
 
 
-for command in (run,):
+for command in (run, report, diff):
     bench.add_command(command)

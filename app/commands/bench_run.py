@@ -105,7 +105,8 @@ def run(**params: Any) -> int:
     """Measure modes, drafts, targets, lengths and batches against plain decoding, one variable at a time.
 
     The first of everything is the base; each further value is put in its place alone. Replies are interleaved, each from an
-    empty cache, and repeated until the ratios are known precisely or the time is up. Ctrl-C keeps what was measured.
+    empty cache, and repeated until the ratios are known precisely or the time is up. Ctrl-C keeps what was measured. All
+    load with the engine's own settings and the options below, whatever `paceline tune` found for one of the pairs.
     """
     resume: Path | None = params.pop("resume")
     if resume is None:
