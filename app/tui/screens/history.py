@@ -63,7 +63,7 @@ class HistoryScreen(ModalScreen[int | None]):
         Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
         #history-none { display: none; height: 1fr; width: 1fr; content-align: center middle; color: $text-muted; }
         &.-none #history-none { display: block; }
-        &.-none ChatList { display: none; }
+        &.-none ChatList { height: 1; }
     }
     """
 
