@@ -50,6 +50,7 @@ THEMES: dict[str, Theme] = {
             variables={
                 "border": "#ffff00", "border-blurred": "#ffffff", "footer-key-foreground": "#ffff00",
                 "block-cursor-background": "#ffff00", "block-cursor-foreground": "#000000",
+                "button-color-foreground": "#000000",
                 "text": "#ffffff", "text-muted": "#ffffff", "text-disabled": "#d0d0d0", "foreground-muted": "#ffffff",
                 "input-cursor-background": "#ffff00", "input-cursor-foreground": "#000000",
                 "input-selection-background": "#ffff00", "input-selection-foreground": "#000000",
@@ -62,6 +63,7 @@ THEMES: dict[str, Theme] = {
             error="ansi_default", success="ansi_default", accent="ansi_default", foreground="ansi_default",
             background="ansi_default", surface="ansi_default", panel="ansi_default", boost="ansi_default",
             variables={
+                "ansi-background": "ansi_default", "ansi-foreground": "ansi_default",
                 "border": "ansi_default", "border-blurred": "ansi_default", "footer-key-foreground": "ansi_default",
                 "block-cursor-background": _MARKED, "block-cursor-foreground": "ansi_default",
                 "block-cursor-text-style": "bold", "block-cursor-blurred-text-style": "bold underline",

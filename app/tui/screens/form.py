@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.widgets import Checkbox, Input, Label, Select, TextArea
 
 from app.settings import describe
@@ -30,6 +31,28 @@ class Entry:
     """For a choice: what is shown, and the value."""
 
 
+class Tick(Checkbox):
+    """A checkbox whose state is told without colour."""
+
+    DEFAULT_CSS = """
+    Tick, Tick.-on, Tick:focus {
+        & > .toggle--button { background: $foreground 70%; color: $background; text-style: bold; }
+        &:ansi > .toggle--button { background: ansi_default; color: ansi_default; }
+    }
+    """
+
+    def __init__(self, label: str, value: bool = False, *, id: str | None = None) -> None:
+        super().__init__(Content(label), value, compact=True, id=id)
+        self._mark()
+
+    def watch_value(self) -> None:
+        self._mark()
+        super().watch_value()
+
+    def _mark(self) -> None:
+        self.BUTTON_INNER = "x" if self.value else " "
+
+
 class FormRow(Vertical):
     """A label, the editor, and what is wrong."""
 
@@ -39,10 +62,14 @@ class FormRow(Vertical):
         & > Horizontal { height: auto; }
         .label { width: 22; color: $text-muted; }
         Input, Select, TextArea, Checkbox { width: 1fr; }
-        Input, TextArea { background: $panel; }
-        Input:focus, TextArea:focus { background: $panel-lighten-1; }
-        Input:ansi, TextArea:ansi { border-left: solid ansi_default; }
-        TextArea { height: auto; min-height: 2; max-height: 8; }
+        Input, TextArea {
+            background: $panel;
+            border: none;
+            border-left: outer $border-blurred;
+            &:focus { border: none; border-left: outer $border; }
+        }
+        Input { height: 1; padding: 0 1; }
+        TextArea { height: auto; min-height: 2; max-height: 8; padding: 0 1; }
         .hint { width: 33; color: $text-muted; padding: 0 0 0 1; }
         .problem { display: none; color: $text-error; text-style: bold; padding: 0 0 0 22; }
         &.-wrong .problem { display: block; }
@@ -67,18 +94,18 @@ class FormRow(Vertical):
         value = self._value
         match self.entry.kind:
             case "switch":
-                return Checkbox(self.entry.hint, value=bool(value), compact=True)
+                return Tick(self.entry.hint, bool(value))
             case "choice":
                 allowed = any(value == choice for _, choice in self.entry.choices)
                 start = {"value": value} if allowed else {}
                 return Select(self.entry.choices, allow_blank=not allowed, compact=True, **start)
             case "text" | "lines":
                 text = "\n".join(value) if self.entry.kind == "lines" else value or ""
-                editor = TextArea(text, compact=True, show_line_numbers=False, highlight_cursor_line=False)
+                editor = TextArea(text, show_line_numbers=False, highlight_cursor_line=False)
                 editor.cursor_blink = False
                 return editor
             case _:
-                return Input("" if value is None else f"{value:g}" if isinstance(value, float) else str(value), compact=True)
+                return Input("" if value is None else f"{value:g}" if isinstance(value, float) else str(value))
 
     @property
     def value(self) -> Any:

@@ -129,7 +129,7 @@ class HelpScreen(ModalScreen[None]):
 def _laid_out(lines: list[HelpLine]) -> Table:
     """Under headings: keys, what they do, and the names at the right."""
     table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column(no_wrap=True, style="bold", min_width=min(24, max(len(line.press) for line in lines)))
+    table.add_column(style="bold", width=min(22, max(len(line.press) for line in lines)))
     table.add_column(ratio=1)
     table.add_column(no_wrap=True, style="dim", justify="right")
     heading = ""

@@ -82,7 +82,7 @@ class PresetsScreen(ModalScreen[ChatSettings | None]):
     PresetsScreen {
         align: center middle;
         #box { width: 90%; max-width: 110; height: 90%; border: round $border; background: $surface; padding: 0 1; }
-        OptionList { width: 2fr; max-width: 40; height: 1fr; background: $surface; &, &:focus { border: none; } }
+        OptionList { width: 2fr; max-width: 40; height: 1fr; background: $surface; &, &:focus { border: none; background-tint: 0%; } }
         #detail { width: 3fr; height: 1fr; padding: 0 1; border-left: solid $border-blurred; scrollbar-size-vertical: 1; }
     }
     """
@@ -106,7 +106,7 @@ class PresetsScreen(ModalScreen[ChatSettings | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="box") as box:
             box.border_title = "Presets"
-            box.border_subtitle = "⏎ use · n new from this chat · e edit · d delete · u undo · Esc close"
+            box.border_subtitle = "Enter use · n new · e edit · d delete · u undo · Esc close"
             with Horizontal():
                 yield OptionList(markup=False)
                 with VerticalScroll(id="detail", can_focus=False):

@@ -9,11 +9,11 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Button, Checkbox, Label, Select
+from textual.widgets import Button, Label, Select
 
 from app.settings import ChatSettings, Settings
 from app.tui.keys import bind, shown_key
-from app.tui.screens.form import Entry, Form
+from app.tui.screens.form import Entry, Form, Tick
 from app.tui.themes import THEMES
 
 SAMPLING = (
@@ -73,6 +73,7 @@ class SettingsScreen(ModalScreen[SettingsResult | None]):
         self._settings = settings
         self._chat = chat
         self._theme = ""
+        self._chosen_theme = settings.theme
 
     def compose(self) -> ComposeResult:
         themes = [*THEMES, *sorted(set(self.app.available_themes) - set(THEMES))]
@@ -84,7 +85,7 @@ class SettingsScreen(ModalScreen[SettingsResult | None]):
                 asked = self._settings.chat if self._chat is None else self._chat
                 yield Form(ChatSettings, SAMPLING, asked.model_dump())
                 if self._chat is not None:
-                    yield Checkbox("new chats start like this too", id="also", compact=True)
+                    yield Tick("new chats start like this too", id="also")
                 yield Label("Paceline", classes="heading")
                 yield Form(Settings, program, self._settings.model_dump())
             with Horizontal(id="buttons"):
@@ -96,8 +97,8 @@ class SettingsScreen(ModalScreen[SettingsResult | None]):
 
     def on_select_changed(self, event: Select.Changed) -> None:
         """Show a theme at once; it stays only if it is saved."""
-        if isinstance(event.value, str) and event.value in self.app.available_themes and self._theme:
-            self.app.theme = event.value
+        if isinstance(event.value, str) and event.value in self.app.available_themes and event.value != self._chosen_theme:
+            self._chosen_theme = self.app.theme = event.value
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         if event.button.id == "save":
@@ -117,6 +118,6 @@ class SettingsScreen(ModalScreen[SettingsResult | None]):
         before = self._settings.chat if self._chat is None else self._chat
         chat = ChatSettings.model_validate({**before.model_dump(), **asked})
         settings = Settings.model_validate({**self._settings.model_dump(), **program})
-        if self._chat is None or self.query_one("#also", Checkbox).value:
+        if self._chat is None or self.query_one("#also", Tick).value:
             settings = settings.model_copy(update={"chat": chat})
         self.dismiss(SettingsResult(settings, chat if self._chat is not None else None))

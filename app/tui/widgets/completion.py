@@ -37,6 +37,11 @@ class Completion(OptionList, can_focus=False):
         padding: 0 1;
         background: $surface;
         scrollbar-size-vertical: 1;
+        & > .option-list--option-highlighted {{
+            color: $block-cursor-foreground;
+            background: $block-cursor-background;
+            text-style: $block-cursor-text-style;
+        }}
     }}
     """
 

@@ -170,7 +170,9 @@ class Prompt(Vertical):
 
     def on_prompt_input_long_paste(self, event: PromptInput.LongPaste) -> None:
         event.stop()
-        self.input.put_in(self._attached.paste(event.text) + " ")
+        row, column = self.input.selection.start
+        before = self.input.document.get_line(row)[:column]
+        self.input.put_in(("" if not before or before.endswith(" ") else " ") + self._attached.paste(event.text) + " ")
 
     def on_prompt_input_asked(self, event: PromptInput.Asked) -> None:
         event.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
@@ -18,8 +19,18 @@ class Chips(Static):
     """Hidden while nothing is attached. A click on a chip leaves it out."""
 
     DEFAULT_CSS = """
-    Chips { display: none; height: auto; max-height: 4; padding: 0 1; }
+    Chips {
+        display: none;
+        height: auto;
+        max-height: 4;
+        padding: 0 1;
+        & > .chips--name { background: $primary 25%; color: $foreground; }
+        & > .chips--problem { color: $text-error; text-style: bold; }
+        & > .chips--quiet { color: $text-muted; }
+        &:ansi > .chips--name { text-style: reverse; }
+    }
     """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"chips--name", "chips--problem", "chips--quiet"}
 
     class Dropped(Message):
         """A chip was clicked."""
@@ -34,28 +45,27 @@ class Chips(Static):
     def show(self, items: Sequence[Attachment | Refused], context: int | None, key: str) -> None:
         """`key` leaves the last one out, as it is written for the user."""
         self.display = bool(items)
-        chips = [_chip(item) for item in items if isinstance(item, Attachment)]
+        chips = [self._chip(item) for item in items if isinstance(item, Attachment)]
         lines = [Text("  ").join(chips)] if chips else []
-        lines += [_problem(item.reason, item.name) for item in items if isinstance(item, Refused)]
+        lines += [self._problem(item.reason, item.name) for item in items if isinstance(item, Refused)]
         if line := too_long([item for item in items if isinstance(item, Attachment)], context):
-            lines.append(_problem(line, items[-1].name))
+            lines.append(self._problem(line, items[-1].name))
         if lines:
-            lines[-1].append(f"  {key} leaves out {'the last' if len(items) > 1 else 'it'}", "dim")
+            lines[-1].append(f"  {key} leaves {'the last ' if len(items) > 1 else 'it '}out", self.get_component_rich_style("chips--quiet"))
         self.update(Text("\n").join(lines))
 
     def on_click(self, event: events.Click) -> None:
         if name := event.style.meta.get("chip"):
             self.post_message(self.Dropped(name))
 
+    def _chip(self, item: Attachment) -> Text:
+        size = f"{item.tokens:,} tokens" if item.tokens is not None else _size(len(item.text.encode()))
+        mark = Style(meta={"chip": item.name})
+        name, quiet = (self.get_component_rich_style(part) for part in ("chips--name", "chips--quiet"))
+        return Text.assemble((f" {item.name} ", name + mark), (f" {size}", quiet + mark))
 
-def _chip(item: Attachment) -> Text:
-    size = f"{item.tokens:,} tokens" if item.tokens is not None else _size(len(item.text.encode()))
-    mark = Style(meta={"chip": item.name})
-    return Text.assemble((f" {item.name} ", mark + Style(reverse=True)), (f" {size}", mark + Style(dim=True)))
-
-
-def _problem(reason: str, name: str) -> Text:
-    return Text.assemble(("✗ ", "bold"), (reason, "bold"), style=Style(meta={"chip": name}))
+    def _problem(self, reason: str, name: str) -> Text:
+        return Text(f"✗ {reason}", self.get_component_rich_style("chips--problem") + Style(meta={"chip": name}))
 
 
 def _size(count: int) -> str:
