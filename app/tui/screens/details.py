@@ -84,7 +84,7 @@ def describe(chat: Chat, totals: ChatTotals) -> Content:
 
 
 def _row(label: str, text: str) -> Content:
-    return Content.assemble((f"  {label:<{_LABEL}}", "$text-muted"), sanitize(text))
+    return Content.assemble((f"  {label:<{_LABEL}}", "$foreground-muted"), sanitize(text))
 
 
 def _about(chat: Chat, totals: ChatTotals) -> list[Row]:
