@@ -27,6 +27,7 @@ from app.paths import Paths, writable
 from app.plan import fit_into_memory
 from app.selection import NO_DRAFT, Choice, Selection, Selector
 from app.terminal import FractionBar, ask_yes, person_present, say
+from app.tune.store import tuned_draft, tuned_settings
 from engine import Engine, EngineProcess, LoadCancelled, LoadConfig, LoadProgress
 from models import ChecksumMismatch, Hardware, Inventory, ModelFile, Offline, read_gguf
 from models.inventory import current_record
@@ -133,6 +134,8 @@ def files_for(choices: LoadChoices, paths: Paths, modes: Sequence[str], front: F
     for model in (pair.target, pair.draft):
         if model is not None and model.sha256 is None:
             read_gguf(model.path)  # a malformed header is one line here; llama.cpp may end the process over it
+    if choices.draft is None and draft is not None and (better := tuned_draft(paths, pair)):
+        return replace(pair, draft=LocalModel(better))
     return pair
 
 
@@ -196,7 +199,7 @@ def running_engine(pair: LocalPair, choices: LoadChoices, paths: Paths) -> Itera
                 return not interrupt.seen
 
             try:
-                engine = Engine(_config(pair, choices, paths, say), on_progress)
+                engine = Engine(load_config(pair, choices, paths, say), on_progress)
             except LoadCancelled:
                 raise Interrupted from None
         with engine:
@@ -226,26 +229,29 @@ def loaded_process(
         on_stage(LOADING[progress.stage], progress.fraction)
         return True
 
-    return Loaded(EngineProcess(_config(pair, choices, paths, front.say), on_progress), pair)
+    return Loaded(EngineProcess(load_config(pair, choices, paths, front.say), on_progress), pair)
 
 
-def _config(pair: LocalPair, choices: LoadChoices, paths: Paths, remark: Callable[[str], None]) -> LoadConfig:
-    """What to load and how. What cannot be kept on this disk (measured costs, llama.cpp's log) is done without."""
+def load_config(
+    pair: LocalPair, choices: LoadChoices, paths: Paths, remark: Callable[[str], None], *, tuned: bool = True
+) -> LoadConfig:
+    """What to load and how. What cannot be kept on this disk (measured costs, llama.cpp's log) is done without. `tuned`:
+    with what `paceline tune` found for this pair here, where the user left it open."""
     keeps_profiles, keeps_logs = writable(paths.profiles), writable(paths.logs)
     if not keeps_profiles:
         remark(f"cannot write to {paths.profiles}: what is learned about this machine's speed will not be kept")
     chosen = {
         "context": choices.ctx, "kv_type": choices.kv_type, "target_gpu_layers": choices.gpu_layers,
-        "draft_gpu_layers": choices.draft_gpu_layers,
+        "draft_gpu_layers": choices.draft_gpu_layers, "threads": choices.threads, "flash_attention": choices.flash_attention,
     }
+    given = {name: value for name, value in chosen.items() if value is not None}
+    found = tuned_settings(paths, pair, given) if tuned else {}
     return LoadConfig(
         target=pair.target.path,
         draft=pair.draft.path if pair.draft else None,
-        threads=choices.threads,
-        flash_attention=choices.flash_attention,
         profile_dir=paths.profiles if keeps_profiles else None,
         log_file=paths.engine_log if keeps_logs else None,
-        **{**{name: value for name, value in chosen.items() if value is not None}, **pair.settings},
+        **{**found, **given, **pair.settings},
     )
 
 

@@ -19,7 +19,6 @@ from app.cli import main
 from engine.values import Draft
 from tests.app.conftest import ROOT
 
-
 FREE = ("-t", "1.0", "--top-k", "0", "--top-p", "1", "--min-p", "0")
 
 

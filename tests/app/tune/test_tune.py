@@ -1,0 +1,184 @@
+"""`paceline tune` on a tiny real pair, and what a load makes of what was kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from app.options import LoadChoices
+from app.paths import Paths
+from app.tune import store
+from app.tune.drafts import other_drafts
+from app.tune.store import Tuned, tuned_settings
+from app.wiring import LocalModel, LocalPair, load_config, local_pair
+from engine import LoadConfig, LoadFailed
+from engine.trial import running_trial
+from tests.app.conftest import ROOT
+
+
+@pytest.fixture
+def pair(home: Path, target: Path, draft: Path) -> LocalPair:
+    return LocalPair(LocalModel(target), LocalModel(draft))
+
+
+@pytest.fixture
+def paths(home: Path) -> Paths:
+    return Paths.find()
+
+
+def keep(paths: Paths, pair: LocalPair, **how: Any) -> None:
+    assert pair.draft
+    entry = Tuned(store.this_machine(), store.file_key(pair.target.path), store.file_key(pair.draft.path), {})
+    store.save(paths, replace(entry, **how))
+
+
+def config(pair: LocalPair, paths: Paths, **choices: Any) -> LoadConfig:
+    return load_config(pair, LoadChoices(**choices), paths, lambda line: None)
+
+
+def test_what_was_kept_is_used_for_that_pair(paths: Paths, pair: LocalPair, drafts: dict[str, Path]) -> None:
+    assert tuned_settings(paths, pair) == {}
+    keep(paths, pair, settings={"threads": 3, "flash_attention": False})
+    loaded = config(pair, paths)
+    assert (loaded.threads, loaded.flash_attention) == (3, False)
+    assert tuned_settings(paths, replace(pair, draft=LocalModel(drafts["poor"]))) == {}
+    assert tuned_settings(paths, replace(pair, draft=None)) == {}
+    assert load_config(pair, LoadChoices(), paths, lambda line: None, tuned=False).threads is None
+
+
+def test_what_the_user_says_or_memory_forces_comes_first(paths: Paths, pair: LocalPair) -> None:
+    keep(paths, pair, settings={"threads": 3, "batch_threads": 5, "kv_type": "q8_0", "batch": 256})
+    chosen = config(pair, paths, threads=2)
+    assert (chosen.threads, chosen.batch_threads, chosen.kv_type) == (2, None, "q8_0")
+    without = config(pair, paths, flash_attention=False)
+    assert (without.kv_type, without.flash_attention, without.batch) == ("f16", False, 256)
+    tight = config(replace(pair, settings={"batch": 128}), paths)
+    assert (tight.batch, tight.kv_type, tight.threads) == (128, "f16", 3)
+
+
+def test_another_machine_s_settings_are_not_ours(paths: Paths, pair: LocalPair) -> None:
+    keep(paths, pair, settings={"threads": 3}, machine={**store.this_machine(), "cpu": "another"})
+    assert tuned_settings(paths, pair) == {}
+    keep(paths, pair, settings={"threads": 4})
+    assert tuned_settings(paths, pair) == {"threads": 4}
+    keep(paths, pair, settings={"threads": 5})
+    assert tuned_settings(paths, pair) == {"threads": 5}
+    assert len(store.load(paths)) == 2
+    assert store.reset(paths, pair) == 1
+    assert (tuned_settings(paths, pair), len(store.load(paths))) == ({}, 1)
+    assert store.reset(paths, None) == 1
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"format": 99, "tuned": []}', '{"format": 1, "tuned": [{"nonsense": 1}]}', "[]"])
+def test_a_file_that_cannot_be_read_counts_as_empty(paths: Paths, pair: LocalPair, text: str) -> None:
+    store.location(paths).parent.mkdir(parents=True, exist_ok=True)
+    store.location(paths).write_text(text)
+    assert tuned_settings(paths, pair) == {}
+    keep(paths, pair, settings={"threads": 2})
+    assert tuned_settings(paths, pair) == {"threads": 2}
+
+
+def test_a_better_draft_takes_the_usual_one_s_place(
+    paths: Paths, pair: LocalPair, drafts: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(paths, pair, settings={"threads": 1}, better_draft=str(drafts["fair"]))
+    assert store.tuned_draft(paths, pair) == drafts["fair"]
+    assert tuned_settings(paths, replace(pair, draft=LocalModel(drafts["fair"]))) == {"threads": 1}
+    assert store.usual_draft(paths, replace(pair, draft=LocalModel(drafts["fair"]))) == (
+        store.file_key(pair.draft.path if pair.draft else None), str(drafts["fair"])
+    )
+    named = local_pair(LoadChoices(str(pair.target.path), str(drafts["good"])), paths, ["auto"])
+    assert named.draft
+    assert named.draft.path == drafts["good"]
+    keep(paths, pair, better_draft="/gone.gguf")
+    assert store.tuned_draft(paths, pair) is None
+
+
+def test_other_drafts_share_the_vocabulary_and_are_smaller(target: Path, mismatched: Path, tmp_path: Path) -> None:
+    from models import Inventory
+
+    inventory, sizes = Inventory(tmp_path), {}
+    for name, source in (("small", target), ("other", mismatched), ("mine", target)):
+        path = tmp_path / f"{name}.gguf"
+        shutil.copyfile(source, path)
+        inventory.record(path, "0" * 64, origin="test", repo=None, revision=None)
+        sizes[name] = path
+    big = tmp_path / "big" / "target.gguf"
+    big.parent.mkdir()
+    shutil.copyfile(target, big)
+    with big.open("ab") as file:
+        file.truncate(2 * big.stat().st_size)
+    assert other_drafts(big, sizes["mine"], tmp_path) == [sizes["small"].resolve()]
+    assert other_drafts(target, None, tmp_path) == []
+
+
+def test_a_trial_times_two_caches_on_one_model(target: Path) -> None:
+    base = LoadConfig(target, context=512, threads=1)
+    with running_trial(base, lambda: False) as trial:
+        one, other = trial.open(base, 128, 128), trial.open(replace(base, flash_attention=False), 128, 128)
+        for number in (one, other, one):
+            sample = trial.sample(number, ("row", "block", "prompt"))
+            assert set(sample) == {"row", "block", "prompt"}
+            assert all(seconds > 0 for seconds in sample.values())
+        with pytest.raises(LoadFailed):
+            trial.open(replace(base, flash_attention=False, kv_type="q8_0"), 128, 128)
+        trial.close(other)
+        assert trial.sample(one, ("row",)).keys() == {"row"}
+
+
+def test_what_would_not_fit_is_never_allocated(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine import trial
+    from engine.buffer_sizes import BufferSizes
+
+    with pytest.raises(LoadFailed, match=r"it needs 1000000\.0 GB more"):
+        trial._check_memory(BufferSizes(10**15, 0, 0))
+    trial._check_memory(BufferSizes(10**6, 10**6, 0))
+
+
+@pytest.fixture
+def named(target: Path, draft: Path) -> list[str]:
+    return ["--target", str(target), "--draft", str(draft), "--ctx", "512", "--threads", "1"]
+
+
+def test_a_whole_run_shows_what_was_tried_and_keeps_it(
+    home: Path, paths: Paths, named: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", "--show"]) == 0
+    assert capsys.readouterr().out == "nothing was tuned yet; `paceline tune` does it\n"
+    assert main(["tune", *named, "--budget", "0.15"]) == 0
+    out = capsys.readouterr().out
+    assert "flash attention off" in out
+    assert "threads" not in out  # fixed by the user
+    (entry,) = store.load(paths)
+    assert {gain["name"] for gain in entry.gains} <= {"flash_attention", "kv_type", "batch"}
+    assert ("in use from now on" in out) == bool(entry.settings)
+    assert main(["tune", "--show"]) == 0
+    assert "flash attention off" in capsys.readouterr().out
+    assert main(["tune", *named, "--reset"]) == 0
+    assert capsys.readouterr().out == "forgotten\n"
+    assert json.loads(store.location(paths).read_text())["tuned"] == []
+    assert store.location(paths).stat().st_mode & 0o077 == 0
+
+
+def test_ctrl_c_ends_it_cleanly(home: Path, named: list[str]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", "tune", *named, "--budget", "5"], cwd=ROOT, env=dict(os.environ),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )
+    try:
+        process.communicate(timeout=6)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    assert b"what was decided until then is kept" in err
