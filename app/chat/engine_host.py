@@ -178,7 +178,15 @@ class EngineHost:
             self._lose("the engine did not stop when it was asked to, so it was ended; load the model again"
                        if task.stopped.is_set() else str(error), task)
         except Exception as error:  # noqa: BLE001 - a bug must not end the thread that everything waits for
+            self._settle_state()
             self._emit(HostNotice(None, report_fault(error)))
+
+    def _settle_state(self) -> None:
+        """The state when nothing goes on: a load that waits counts as begun."""
+        if self._jobs.waits_for(LoadChoices):
+            self._state = "loading"
+        else:
+            self._state = "ready" if self._process is not None else "empty"
 
     def _lose(self, text: str, task: Task) -> None:
         process, self._process = self._process, None
@@ -214,7 +222,7 @@ class EngineHost:
         )
         self._jobs.wait_until(lambda: loading.outcome is not None or task.stopped.is_set())
         if task.stopped.is_set():
-            self._state = "loading" if self._jobs.waits_for(LoadChoices) else "empty"
+            self._state = "loading" if self._jobs.waits_for(LoadChoices) else "empty"  # whatever the loader still holds
             self._emit(ModelFailed("loading was stopped", cancelled=True))
             return
         self._loading = None
@@ -240,7 +248,7 @@ class EngineHost:
         self._process = process
         with contextlib.suppress(psutil.Error):
             self._watched = psutil.Process(process.pid)
-        self._state = "ready"
+        self._settle_state()
         about = process.describe()
         draft = pair.draft.path.stem if pair.draft and about["draft"] else None
         self._emit(ModelReady(
@@ -255,7 +263,7 @@ class EngineHost:
         from app.wiring import FilesMissing
         from engine import EngineError
 
-        self._state = "ready" if self._process is not None else "empty"
+        self._settle_state()
         if isinstance(error, FilesMissing):
             self._emit(ModelMissing(tuple(file.title or file.name for file in error.files), missing_bytes(error)))
         elif isinstance(error, AppError | EngineError | OSError | MemoryError):
@@ -291,13 +299,13 @@ class EngineHost:
             raise
         self._unsaved = True
         run_reply(self._process, job, desk)
-        self._state = "ready"
+        self._settle_state()
 
     def _title(self, task: Task, job: TitleJob) -> None:
         from app.chat.title import make_title
 
-        if self._process is None or task.stopped.is_set():
-            return
+        if self._process is None or task.stopped.is_set() or job.chat_id != self._chat:
+            return  # of another chat than the one that is read it would cost more than it is worth
         title = make_title(self._process, job, self._desk(task))
         if title and not task.stopped.is_set():
             self._emit(TitleMade(job.chat_id, title))

@@ -50,7 +50,10 @@ def run_reply(process: EngineProcess, job: ReplyJob, desk: Desk) -> None:
     except Stopped:
         writer.end("cancelled")
     except EngineDied as error:
-        writer.end("cancelled" if desk.stopped() else "interrupted", line=str(error))
+        if desk.stopped():  # it hung and was ended for it
+            writer.end("cancelled")
+        else:
+            writer.end("interrupted", line=str(error))
         raise
     except ContextFull as error:
         writer.end("context", line=str(error))

@@ -344,7 +344,8 @@ def test_an_engine_that_hangs_is_ended_after_a_cancel(loaded: Hosting, monkeypat
     loaded.heard.wait(ReplyGrew)
     os.kill(engine_pid(loaded), signal.SIGSTOP)
     loaded.host.cancel()
-    assert loaded.ended(reply).state == "cancelled"
+    ended = loaded.ended(reply)
+    assert (ended.state, ended.line) == ("cancelled", None)
     assert "did not stop when it was asked to" in loaded.heard.wait(EngineLost).text
 
 

@@ -56,9 +56,9 @@ def test_a_title_is_given_up_when_the_user_asks_something(hosting: Hosting, monk
 
 
 def test_a_title_waits_for_replies(hosting: Hosting) -> None:
-    chat, other = hosting.chat(max_tokens=300), hosting.chat()
-    hosting.answer(other, QUESTION)
-    job = title_job(hosting, other)
+    chat = hosting.chat(max_tokens=300)
+    hosting.answer(chat, QUESTION)
+    job = title_job(hosting, chat)
     hosting.heard.first(ReplyGrew, lambda: hosting.host.title(job))
     ended = hosting.answer(chat, "Long.")
     made = hosting.heard.wait(TitleMade)
@@ -66,8 +66,19 @@ def test_a_title_waits_for_replies(hosting: Hosting) -> None:
 
 
 def test_where_the_chat_fills_the_context_the_first_words_are_the_title(hosting: Hosting) -> None:
+    hosting.host.open_chat(1)
     hosting.host.title(TitleJob(1, (ChatMessage("user", f"{QUESTION}\n{'x' * 2100}"),)))
     assert hosting.heard.wait(TitleMade).title == QUESTION
+
+
+def test_a_chat_that_was_left_gets_no_title(hosting: Hosting) -> None:
+    """It would throw out of the caches what was read of the other."""
+    chat, other = hosting.chat(), hosting.chat()
+    hosting.answer(chat, QUESTION)
+    hosting.answer(other, QUESTION)
+    hosting.host.title(title_job(hosting, chat))
+    hosting.host.title(title_job(hosting, other))
+    assert hosting.heard.wait(TitleMade).chat_id == other
 
 
 @pytest.mark.parametrize(
