@@ -147,7 +147,7 @@ def _warm_up(pool: EnginePool, plan: Run, stopped: Callable[[], bool]) -> None:
         message = ChatMessage("user", plan.prompts[0].turns[0])
         request = replace(plan.request, messages=(message,), mode=config.mode, max_tokens=WARM_UP_TOKENS)
         with suppress(ContextFull):  # told later, where that prompt's turn comes
-            _reply(pool[plan.engines[config.name]], pool, request, stopped)
+            one_reply(pool[plan.engines[config.name]], pool, request, stopped)
 
 
 def _converse(
@@ -163,7 +163,7 @@ def _converse(
         for config in configs:
             request = replace(plan.request, messages=history, mode=config.mode, max_tokens=config.max_tokens, seed=seed)
             try:
-                reply = _reply(pool[plan.engines[config.name]], pool, request, stopped)
+                reply = one_reply(pool[plan.engines[config.name]], pool, request, stopped)
             except (ContextFull, EngineDied) as error:
                 yield Skipped(prompt.question_id, config.name, str(error))
                 return
@@ -176,7 +176,7 @@ def _converse(
         history = (*history, ChatMessage("assistant", answer))
 
 
-def _reply(
+def one_reply(
     engine: EngineProcess, pool: EnginePool, request: GenerationRequest, stopped: Callable[[], bool]
 ) -> tuple[Finished, list[int]] | None:
     """One whole reply and the tokens drafted in each of its rounds; None if it was stopped."""

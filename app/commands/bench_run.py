@@ -95,7 +95,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float 
               help="End after this time (loading and --at-once come on top): 90s, 20m, 2h or none.")
 @click.option("--require", multiple=True, metavar="RULE",
               help='A rule that sets the exit code: "auto>=0.97*plain in every category". By the median; end it with `by interval` for the whole interval. Repeatable.')
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the first repeat; the next ones count on.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the first repeat; the next ones count on. `auto` then decides by stored costs, not by its clock.")
 @click.option("--rule", type=click.Choice(["block", "match"]), default="block", hidden=True)
 @click.option("--json", "out", type=click.Path(dir_okay=False, path_type=Path), help="Write everything measured to this file.")
 @click.option("--resume", type=READABLE_FILE, help="Go on with the run in this file, with its options.")
