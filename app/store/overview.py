@@ -8,7 +8,7 @@ from app.chat.conversation import ChatSummary
 from app.store.search import Hit, Words
 from app.store.store import ChatStore
 
-_HITS = 500
+_HITS = 200
 """Messages looked at for the places; a chat whose hits are all older is found without one."""
 
 

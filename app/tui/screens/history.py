@@ -26,8 +26,8 @@ Result = TypeVar("Result")
 
 NEW = 0
 """What the screen dismisses with for a chat that is not there yet."""
-_PAGE = 200
-"""Chats that are read at a time."""
+PAGE = 60
+"""Chats that are shown at first; twice as many each time the end of the list is reached."""
 _TYPING = 0.1
 """Seconds without a key after which a search begins."""
 
@@ -75,7 +75,7 @@ class HistoryScreen(ModalScreen[int | None]):
         self._list = ChatList(current, id="history-list")
         self._state = Static("", id="history-state", markup=False)
         self._nothing = Static("", id="history-none", markup=False)
-        self._limit = _PAGE
+        self._limit = PAGE
         self._deleted: list[list[int]] = []
         """What each deletion took, the last one at the end."""
 
@@ -121,7 +121,7 @@ class HistoryScreen(ModalScreen[int | None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self._limit = _PAGE
+        self._limit = PAGE
         self._reload(delay=_TYPING)
 
     def on_chat_list_marks_changed(self) -> None:
@@ -129,7 +129,7 @@ class HistoryScreen(ModalScreen[int | None]):
 
     def on_chat_list_end_near(self) -> None:
         if len(self._list.shown) >= self._limit:
-            self._limit += _PAGE
+            self._limit *= 2
             self._reload()
 
     # ---- going elsewhere

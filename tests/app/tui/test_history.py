@@ -16,7 +16,7 @@ from app.settings import ChatSettings
 from app.store import ChatStore
 from app.tui.screens.ask_line import AskLine
 from app.tui.screens.details import DetailsScreen
-from app.tui.screens.history import NEW, HistoryScreen
+from app.tui.screens.history import NEW, PAGE, HistoryScreen
 from app.tui.themes import apply_theme
 from app.tui.widgets.chat_list import ChatList
 from app.tui.widgets.chat_row import when
@@ -230,15 +230,15 @@ async def test_the_mouse_opens_and_at_the_left_marks(store: ChatStore) -> None:
 
 
 async def test_more_chats_come_at_the_end_of_the_list(store: ChatStore) -> None:
-    for number in range(250):
+    for number in range(2 * PAGE):
         store.add_message(store.new_chat(ChatSettings(), f"more {number}").id, None, "user", "x")
     async with history(store) as running:
-        assert len(running.list.shown) == 200
-        assert str(running.app.screen.query_one("#history-state", Static).render()) == "200+ chats"
+        assert len(running.list.shown) == PAGE
+        assert str(running.app.screen.query_one("#history-state", Static).render()) == f"{PAGE}+ chats"
         await running.press("tab", "end")
-        await running.until(lambda: len(running.list.shown) == 253)
+        await running.until(lambda: len(running.list.shown) == 2 * PAGE)
         assert running.list.here is not None
-        assert running.list.here.chat.id == running.list.shown[199]
+        assert running.list.here.chat.id == running.list.shown[PAGE - 1]
 
 
 async def test_no_chats_yet() -> None:
