@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.cli import main
-from tests.models.hub_server import HubServer, hub_server
-
-REPO = "acme/tiny-GGUF"
-
-
-@pytest.fixture
-def hub(home: Path, target: Path, draft: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    """The user's own catalogue makes the tiny pair the starter."""
-    for name in ("HF_TOKEN", "HF_HUB_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-    entries = ""
-    with hub_server() as server:
-        for role, path in (("target", target), ("draft", draft)):
-            body = path.read_bytes()
-            server.files[f"{REPO}/{role}.gguf"] = body
-            digest = hashlib.sha256(body).hexdigest()
-            entries += f'[[files]]\nname = "tiny-{role}"\nrepo = "{REPO}"\nfile = "{role}.gguf"\nbytes = {len(body)}\nsha256 = "{digest}"\n'
-        entries += '[[pairs]]\nname = "starter"\ntitle = "Tiny"\ntarget = "tiny-target"\ndraft = "tiny-draft"\n'
-        (home / "config").mkdir(parents=True)
-        (home / "config" / "catalogue.toml").write_text(entries)
-        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
-        yield server
+from tests.app.conftest import HUB_REPO
+from tests.models.hub_server import HubServer
 
 
 @pytest.fixture
@@ -107,7 +85,7 @@ def test_a_draft_nobody_asked_for_is_done_without(ask: Any, monkeypatch: pytest.
 def test_files_copied_into_place_are_checked_and_used_offline(
     ask: Any, hub: HubServer, home: Path, target: Path, draft: Path
 ) -> None:
-    folder = home / "models" / REPO
+    folder = home / "models" / HUB_REPO
     folder.mkdir(parents=True)
     shutil.copy(target, folder / "target.gguf")
     shutil.copy(draft, folder / "draft.gguf")
@@ -118,7 +96,7 @@ def test_files_copied_into_place_are_checked_and_used_offline(
 
 
 def test_a_copied_file_that_is_another_one_is_not_used(ask: Any, home: Path, target: Path, draft: Path) -> None:
-    folder = home / "models" / REPO
+    folder = home / "models" / HUB_REPO
     folder.mkdir(parents=True)
     shutil.copy(draft, folder / "target.gguf")
     code, out, err = ask("--offline")
