@@ -40,6 +40,8 @@ from engine.profile import Profile, load_profile, profile_path
 from engine.prompt import Prompt, PromptBuilder
 from engine.saved_state import file_identity
 from engine.session import Session
+from engine.shadow import check_reply
+from engine.shadow_result import ShadowResult
 from engine.text_stream import TextStream
 from engine.token_cache import TokenCache, can_roll_back
 from engine.values import Finished, GenerationEvent, GenerationRequest, LoadConfig, LoadProgress, Notice
@@ -270,6 +272,17 @@ class Engine:
         """Tokens of a plain text."""
         self._check_open()
         return len(self.target.encode(text, special=False))
+
+    def shadow_check(self, request: GenerationRequest, finished: Finished) -> ShadowResult:
+        """Read `finished`, the last reply, again under the target alone (engine/shadow.py); `cancel` stops that too."""
+        self._cancel.clear()
+        return self.reread(request, finished)
+
+    def reread(self, request: GenerationRequest, finished: Finished) -> ShadowResult:
+        """`shadow_check` without lowering the cancel flag first (see `run`)."""
+        self._check_open()
+        self._end_reply()
+        return check_reply(self, request, finished)
 
     def forget(self) -> None:
         """Drop all cached prefixes, so that the next reply starts cold (fair comparisons)."""

@@ -269,14 +269,12 @@ def tokens_held(engine: Engine) -> tuple[TokenId, ...]:
 
 
 def last_reply(engine: Engine, request: GenerationRequest, finished: Finished) -> Written | None:
-    """The tokens of `finished`, the reply to `request`; None when the engine has gone on since."""
+    """The tokens of `finished`, the reply to `request`; None when the engine has gone on since, as far as counts tell."""
     usage = finished.report["usage"]
     tokens, start = tokens_held(engine), int(usage["prompt_tokens"])
     if len(tokens) != start + int(usage["completion_tokens"]):
         return None
     reply = tokens[start:]
     text = b"".join(map(engine.target.piece, reply)).decode("utf-8", errors="replace")
-    if not text.startswith(finished.text.rstrip("\ufffd")):
-        return None
     stopped = any(stop in text for stop in (*request.stop, *engine._prompts.stop))
     return Written(tokens[:start], reply, finished.reason == "stop" and not stopped)

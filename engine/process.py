@@ -22,7 +22,8 @@ from engine import errors
 from engine.child import exit_cause, interrupts_kept_back
 from engine.errors import EngineDied, EngineError
 from engine.messages import LOADING, Call, Message, Raised, Ready, Returned
-from engine.values import GenerationEvent, GenerationRequest, LoadConfig, LoadProgress
+from engine.shadow_result import ShadowResult
+from engine.values import Finished, GenerationEvent, GenerationRequest, LoadConfig, LoadProgress
 from engine.worker import serve
 
 HANG_SECONDS = 300.0
@@ -115,6 +116,13 @@ class EngineProcess:
     def count_tokens(self, text: str) -> int:
         """As Engine.count_tokens; works while a reply is written."""
         return int(self._receive(self._send("count_tokens", text)).value)
+
+    def shadow_check(self, request: GenerationRequest, finished: Finished) -> ShadowResult:
+        """As Engine.shadow_check."""
+        self._end_open_reply()
+        self._flag[0] = b"\x00"
+        result: ShadowResult = self._receive(self._send("reread", request, finished)).value
+        return result
 
     def forget(self) -> None:
         self._end_open_reply()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from engine.errors import DecodeAborted, DecodeFailed, LoadFailed
 from engine.evidence import Evidence
 from engine.exactness import MAX_ROWS, Law, Place, Rereader, Written, last_reply, read, rounding
 from engine.sampling import Distribution, SamplingParams
+from engine.shadow_result import ShadowResult, Verdict
 from engine.values import Finished, GenerationRequest, TokenId
 
 if TYPE_CHECKING:
@@ -28,32 +29,6 @@ WINDOW = 24
 """Places around a departure that are read singly to learn how much rounding does."""
 BORDER = 0.5
 """Nats that rounding may move a score by, where a filter's edge decides whether a token is allowed at all."""
-
-Verdict = Literal["exact", "near ties", "drift", "not checked"]
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowResult:
-    """What the second reading of one reply said."""
-
-    verdict: Verdict
-    tokens: int = 0
-    departures: int = 0
-    """Greedy: places where the reply's token is not the target's first choice."""
-    largest_gap: float = 0.0
-    """Greedy: the largest distance of such a token from the first choice, in nats."""
-    bound: float | None = None
-    """Greedy: what counts as a near tie, in nats; None where no place needed it."""
-    forbidden: int = 0
-    """Drawn: tokens that had no probability; a reply is read up to the first of them."""
-    borderline: int = 0
-    """Drawn: tokens that a filter's edge, moved by rounding, may have let through."""
-    e_value: float | None = None
-    """Drawn: evidence against the target's distribution (engine/evidence.py)."""
-    log_likelihood: float | None = None
-    """Mean for a token, under the target at temperature 1 when greedy, else under the distribution it was drawn from."""
-    reason: str = ""
-    """Why it was not checked."""
 
 
 def check_reply(engine: Engine, request: GenerationRequest, finished: Finished) -> ShadowResult:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import ChatMessage, Engine, Finished, GenerationRequest, LoadConfig, SamplingParams
+from engine import ChatMessage, Engine, EngineProcess, Finished, GenerationRequest, LoadConfig, SamplingParams
 from engine.errors import DecodeAborted
 from engine.exactness import END, Rereader, Written, last_reply, read, rounding
 from engine.sampling import Distribution
@@ -210,3 +210,14 @@ def test_evidence_has_mean_one_under_the_law_and_grows_under_another() -> None:
     assert Evidence().value() == pytest.approx(1.0)
     assert detector(0.0, 1.0) == 1.0
     assert detector(3.0, 0.5) == 2.0
+
+
+def test_an_engine_in_a_process_of_its_own_checks_too(target: Path, draft: Path) -> None:
+    with EngineProcess(LoadConfig(target=target, draft=draft, context=512, threads=1)) as process:
+        request = GenerationRequest(prompt=PROMPT, sampling=GREEDY, max_tokens=40, mode="fixed:4")
+        process.cancel()  # of something earlier
+        finished = [event for event in process.generate(request) if isinstance(event, Finished)][-1]
+        result = process.shadow_check(request, finished)
+        assert result.verdict in ("exact", "near ties")
+        assert result.tokens == 40
+        assert process.count_tokens("abc") == 3
