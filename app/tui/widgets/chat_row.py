@@ -13,7 +13,7 @@ MARK, PIN = "✓", "★"
 UNTITLED = "Chat without a name"
 SIGNS = 2
 """Cells at the start of a row that hold its mark."""
-_MUTED, _HIT = "$foreground-muted", "bold underline"
+_MUTED, _HIT = "dim", "bold underline"
 
 
 def row(found: Found, words: Words, *, marked: bool, current: bool, now: float) -> Content:
