@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import psutil
 
 from engine.errors import DecodeAborted, DecodeFailed, LoadFailed
 from engine.evidence import Evidence
@@ -27,6 +28,8 @@ FALSE_ALARM = 1e-4
 """Chance that a right reply, drawn at a temperature, is called a drift."""
 WINDOW = 24
 """Places around a departure that are read singly to learn how much rounding does."""
+SPARE_BYTES = 1 << 30
+"""Memory that must be free besides the second cache, for its compute buffers and for everybody else."""
 BORDER = 0.5
 """Nats that rounding may move a score by, where a filter's edge decides whether a token is allowed at all."""
 
@@ -38,6 +41,9 @@ def check_reply(engine: Engine, request: GenerationRequest, finished: Finished) 
         return ShadowResult("not checked", reason="the engine has written another reply since")
     if not written.reply:
         return ShadowResult("not checked", reason="the reply is empty")
+    needed = engine.cache.context.state_bytes() + SPARE_BYTES
+    if needed > psutil.virtual_memory().available:
+        return ShadowResult("not checked", reason=f"it takes {needed / 1e9:.1f} GB of memory, which are not free")
     try:
         with Rereader(engine, len(written.prompt) + len(written.reply)) as reader:
             check = _check_greedy if request.sampling.greedy else _check_drawn

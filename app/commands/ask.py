@@ -29,6 +29,7 @@ from app.terminal import say, say_table, write_out
 
 if TYPE_CHECKING:
     from app.interrupt import Interrupt
+    from app.paths import Paths
     from app.wiring import LocalPair
     from engine import Engine, Finished, GenerationRequest
 
@@ -48,12 +49,14 @@ if TYPE_CHECKING:
 @click.option("--grammar", type=READABLE_FILE, help="The reply fits this GBNF grammar.")
 @click.option("--stats", is_flag=True, help="A short table of speeds on standard error.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Append one JSON line per round to this file.")
+@click.option("--shadow", type=click.FloatRange(0, 1), metavar="RATE",
+              help="Check this share of replies against the target alone, after they were printed.  [default: shadow_rate of the settings]")
 @click.option("--no-stream", is_flag=True, help="Print the reply when it is complete.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: reply, timings, drafting.")
 def ask(
     question: Sequence[str], files: Sequence[Path], system: str | None, mode: str, max_tokens: int,
     stop: Sequence[str], seed: int | None, json_schema: Path | None, grammar: Path | None,
-    stats: bool, trace: Path | None, no_stream: bool, as_json: bool, **params: Any,
+    stats: bool, trace: Path | None, shadow: float | None, no_stream: bool, as_json: bool, **params: Any,
 ) -> int:
     """Ask one question: the reply goes to standard output.
 
@@ -84,7 +87,32 @@ def ask(
             return interrupt.exit_code
         if remark := _why_it_stopped(finished.reason, request):
             say(remark)
+        _check_in_the_shadow(engine, request, finished, pair, paths, shadow)
     return 0
+
+
+def _check_in_the_shadow(
+    engine: Engine, request: GenerationRequest, finished: Finished, pair: LocalPair, paths: Paths, rate: float | None
+) -> None:
+    """Read the reply again, if it is one of those to be checked; what is said goes to standard error. Whoever asked for it
+    by an option hears of every outcome."""
+    from app.verify.shadow import due, in_words, keep, shadow_check
+
+    if not due(_shadow_rate(paths) if rate is None else rate):
+        return
+    result = shadow_check(engine, request, finished)
+    line = keep(paths, pair.as_json(), request, result)
+    if line or rate is not None:
+        say(line or in_words(result))
+
+
+def _shadow_rate(paths: Paths) -> float:
+    from app.settings import SettingsError, load_settings
+
+    try:
+        return load_settings(paths).shadow_rate
+    except SettingsError:  # the chat says what is wrong with the file; a question can be answered without it
+        return 0.0
 
 
 def _answer(

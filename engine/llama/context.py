@@ -148,9 +148,13 @@ class Context:
         self._last_rows.pop(sequence, None)
         lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
+    def state_bytes(self, sequence: int = 0) -> int:
+        """What the cache holds of `sequence`, in bytes."""
+        return int(lib.llama_state_seq_get_size(self._pointer, sequence))
+
     def state(self, sequence: int = 0) -> memoryview:
         """A copy of what the cache holds of `sequence`. Raises StateNotSaved where that needs more memory than is free."""
-        size = lib.llama_state_seq_get_size(self._pointer, sequence)
+        size = self.state_bytes(sequence)
         if size > psutil.virtual_memory().available - STATE_RESERVE:
             raise StateNotSaved(f"saving what was read of this chat takes {size / 1e9:.1f} GB of memory, which are not free")
         buffer = np.empty(size, dtype=np.uint8)
