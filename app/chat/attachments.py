@@ -70,6 +70,12 @@ def pasted_names(text: str) -> list[str]:
     return list(dict.fromkeys(match[1] for match in _PASTED.finditer(text)))
 
 
+def pasted_at_end(text: str) -> str:
+    """The mention of a pasted text that `text` ends with; empty if it does not."""
+    found = [match[0] for match in _PASTED.finditer(text) if match.end() == len(text)]
+    return found[0] if found else ""
+
+
 def pasted_name(number: int, text: str) -> str:
     """What a long pasted text is called, without the brackets of its mention."""
     lines = text.count("\n") + (not text.endswith("\n"))

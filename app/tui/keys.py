@@ -70,6 +70,7 @@ KEYS: dict[str, KeyEntry] = {
     "save": KeyEntry("ctrl+s", "Save", "list"),
     "list_search": KeyEntry("slash", "Search", "list"),
     "list_new": KeyEntry("n", "New", "list"),
+    "list_change": KeyEntry("c", "Change", "list"),
     "list_mark": KeyEntry("space", "Mark", "list"),
     "list_rename": KeyEntry("r", "Rename", "list"),
     "list_pin": KeyEntry("p", "Pin", "list"),
@@ -101,14 +102,12 @@ def bind(id: str, action: str, *, show: bool = False, priority: bool = False) ->
 
 def checked(own: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Those of the user's keys that work, and one line for each that does not."""
-    kept: dict[str, str] = {}
-    problems: list[str] = []
-    for id, keys in own.items():
-        if problem := _problem_alone(id, keys) or _conflict(id, keys, own):
-            problems.append(problem)
-        else:
-            kept[id] = keys
-    return kept, problems
+    problems = {id: problem for id, keys in own.items() if (problem := _problem_alone(id, keys))}
+    kept = {id: keys for id, keys in own.items() if id not in problems}
+    while rivalry := next(((id, problem) for id in kept if (problem := _conflict(id, kept))), None):
+        id, problems[id] = rivalry  # without it its own default holds again, which others may be in the way of
+        del kept[id]
+    return kept, list(problems.values())
 
 
 def apply_keys(app: App[object], own: Mapping[str, str]) -> list[str]:
@@ -138,19 +137,17 @@ def _problem_alone(id: str, keys: str) -> str | None:
     return None
 
 
-def _conflict(id: str, keys: str, own: Mapping[str, str]) -> str | None:
-    """What else these keys would do at the same place."""
-    wanted = set(keys_of(id, {id: keys}))
+def _conflict(id: str, kept: Mapping[str, str]) -> str | None:
+    """What else the keys of `id` would do at the same place."""
+    wanted = set(keys_of(id, kept))
     for other, entry in KEYS.items():
-        if other != id and entry.where in _HEARD_TOGETHER[KEYS[id].where]:
-            rival = own if _problem_alone(other, own.get(other, "f1")) is None else {}
-            if taken := wanted & set(keys_of(other, rival)):
-                return f"keys.{id}: {min(taken)} is taken by {other} ({entry.words.lower()})"
+        if other != id and entry.where in _HEARD_TOGETHER[KEYS[id].where] and (taken := wanted & set(keys_of(other, kept))):
+            return f"keys.{id}: {min(taken)} is taken by {other} ({entry.words.lower()})"
     return None
 
 
 def _is_key(key: str) -> bool:
-    *modifiers, name = key.split("+") if key not in ("+", "") else ["+"]
+    *modifiers, name = ["+"] if key == "+" else key.split("+")
     known = len(name) == 1 or name in _NAMED or key_to_character(name) is not None
     return bool(name) and known and set(modifiers) <= _MODIFIERS and len(set(modifiers)) == len(modifiers)
 

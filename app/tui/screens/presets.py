@@ -8,8 +8,9 @@ from typing import ClassVar
 from pydantic import ValidationError
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, OptionList, Static
 from textual.widgets.option_list import Option
@@ -25,7 +26,7 @@ from app.settings import (
     own_presets,
     save_presets,
 )
-from app.tui.keys import bind, shown_key
+from app.tui.keys import KEYS, bind, shown_key
 from app.tui.screens.form import Entry, Form
 from app.tui.screens.settings import SAMPLING
 
@@ -88,10 +89,10 @@ class PresetsScreen(ModalScreen[ChatSettings | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("close", "dismiss"),
-        Binding("n", "new", "New, from this chat"),
-        Binding("e", "edit", "Edit"),
-        Binding("d,delete", "delete", "Delete"),
-        Binding("u", "undo", "Undo the delete"),
+        bind("list_new", "new"),
+        bind("list_change", "change"),
+        bind("list_delete", "delete"),
+        bind("list_undo", "undo"),
     ]
 
     def __init__(self, paths: Paths, current: ChatSettings) -> None:
@@ -106,7 +107,6 @@ class PresetsScreen(ModalScreen[ChatSettings | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="box") as box:
             box.border_title = "Presets"
-            box.border_subtitle = "Enter use · n new · e edit · d delete · u undo · Esc close"
             with Horizontal():
                 yield OptionList(markup=False)
                 with VerticalScroll(id="detail", can_focus=False):
@@ -115,6 +115,9 @@ class PresetsScreen(ModalScreen[ChatSettings | None]):
     def on_mount(self) -> None:
         self._read(self._current.preset)
         self.query_one(OptionList).focus()
+        keys = [(id, KEYS[id].words.lower()) for id in ("list_new", "list_change", "list_delete", "list_undo", "close")]
+        hints = ["Enter use", *(f"{shown_key(self.app, id)} {words}" for id, words in keys)]
+        self.query_one("#box").border_subtitle = Content(" · ".join(hints))
 
     def _read(self, chosen: str | None) -> None:
         """Show the presets that there are."""
@@ -148,7 +151,7 @@ class PresetsScreen(ModalScreen[ChatSettings | None]):
     def action_new(self) -> None:
         self._edit(Preset.of("New preset", self._current), None)
 
-    def action_edit(self) -> None:
+    def action_change(self) -> None:
         """One of ours becomes the user's by being changed; deleting that brings ours back."""
         if (preset := self._preset) is not None:
             self._edit(preset, preset.name)

@@ -260,8 +260,8 @@ class Prompt(Vertical):
         return any(attachment.tokens is None for attachment in self._attached.attachments)
 
     def _show_chips(self) -> None:
-        typing = self._completion.typing
-        items = [item for item in self._attached.items if item.name != typing]
+        typing = self._completion.typing  # a folder on the way to a file is no mistake
+        items = [item for item in self._attached.items if item.name != typing or isinstance(item, Attachment)]
         self.query_one(Chips).show(items, self._room, shown_key(self.app, "drop_attachment"))
 
     def on_chips_dropped(self, event: Chips.Dropped) -> None:

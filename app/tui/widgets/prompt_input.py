@@ -14,6 +14,7 @@ from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
+from app.chat.attachments import pasted_at_end
 from app.sanitize import sanitize
 from app.tui.keys import bind
 
@@ -130,6 +131,15 @@ class PromptInput(TextArea):
 
     def action_drop_attachment(self) -> None:
         self.post_message(self.Asked("drop"))
+
+    def action_delete_left(self) -> None:
+        """A pasted text's mention goes as a whole."""
+        row, column = self.cursor_location
+        mention = pasted_at_end(self.document.get_line(row)[:column]) if self.selection.is_empty else ""
+        if mention:
+            self.delete((row, column - len(mention)), (row, column), maintain_selection_offset=False)
+        else:
+            super().action_delete_left()
 
     def action_cursor_up(self, select: bool = False) -> None:
         if not select and (self.completing or self.navigator.is_first_wrapped_line(self.cursor_location)):
