@@ -15,6 +15,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, OptionList, Static
 
+from app.chat.conversation import Chat
 from app.errors import AppError
 from app.sanitize import sanitize
 from app.store import ChatStore, Found, StoreError, find_chats
@@ -108,6 +109,8 @@ class HistoryScreen(ModalScreen[int | None]):
         except StoreError as error:
             self._tell(str(error), failed=True)
             return
+        if delay and words and found:
+            highlight = found[0].chat.id  # what was typed has to do with the top of the list, not with the chat that was there
         self._list.show(found, words, highlight=highlight)
         self._nothing.update("Nothing holds all of that." if query.strip() else "No chats yet.")
         self.set_class(not found, "-none")
@@ -178,22 +181,25 @@ class HistoryScreen(ModalScreen[int | None]):
 
     def action_pin(self) -> None:
         """Pin the chosen chats; if all of them are, let them go."""
-        chosen = [found.chat for i in self._list.chosen if (found := self._list.found(i)) is not None]
+        chosen = self._chosen()
         pinned = not all(chat.pinned for chat in chosen)
         self._change_each([chat.id for chat in chosen], lambda chat_id: self._store.pin(chat_id, pinned))
 
     @work
     async def action_tag(self) -> None:
-        """Give the chosen chats exactly these tags."""
-        chosen, here = self._list.chosen, self._list.here
-        if chosen:
-            known = ", ".join(sanitize(tag) for tag, _ in self._store.tags()[:12])
-            of = self._list.found(chosen[0]) or here
-            question = f"Tags, with commas between them{f' (in use: {known})' if known else ''}"
-            line = await self.app.push_screen_wait(AskLine(question, ", ".join(of.chat.tags) if of is not None else ""))
+        """Give one chat exactly these tags; give several these as well."""
+        if chosen := self._chosen():
+            own = chosen[0].tags if len(chosen) == 1 else ()
+            line = await self.app.push_screen_wait(AskLine(self._tag_question(len(chosen)), ", ".join(map(sanitize, own))))
             if line is not None:
                 tags = line.replace("#", "").split(",")
-                self._change_each(chosen, lambda chat_id: self._store.set_tags(chat_id, tags))
+                before = {chat.id: () if len(chosen) == 1 else chat.tags for chat in chosen}
+                self._change_each(list(before), lambda chat_id: self._store.set_tags(chat_id, [*before[chat_id], *tags]))
+
+    def _tag_question(self, count: int) -> str:
+        known = ", ".join(sanitize(tag) for tag, _ in self._store.tags()[:12])
+        what = "Tags, with commas between them" if count == 1 else f"Tags for these {count} chats besides their own"
+        return f"{what} (in use: {known})" if known else what
 
     def action_delete(self) -> None:
         """Delete the chosen chats; undo brings them back."""
@@ -221,9 +227,9 @@ class HistoryScreen(ModalScreen[int | None]):
         """Write the chosen chats into a file."""
         from app.transfer import save_export, suggested_name
 
-        if chosen := self._list.chosen:
-            first = self._list.found(chosen[0])
-            name = suggested_name(first.chat.title if first is not None else "") if len(chosen) == 1 else "chats.md"
+        if chats := self._chosen():
+            chosen = [chat.id for chat in chats]
+            name = suggested_name(chats[0].title) if len(chats) == 1 else "chats.md"
             line = await self.app.push_screen_wait(AskLine(f"File for {_chats(len(chosen))}: .md to read, .json to import again", str(Path.cwd() / name)))
             if line is not None and line.strip():
                 path = Path(line.strip())
@@ -248,6 +254,12 @@ class HistoryScreen(ModalScreen[int | None]):
                 self._reload(highlight=done.chat_ids[0])
 
     # ---- the store
+
+    def _chosen(self) -> list[Chat]:
+        """The chats that an action is for, those included that are marked and do not fit the search; none if one of them
+        is gone, which the user is told."""
+        chosen: list[Chat] = []
+        return chosen if self._did(lambda: chosen.extend(self._store.chat(i) for i in self._list.chosen)) else []
 
     def _change(self, change: Callable[[], object], *, highlight: int | None = None) -> bool:
         """Change something and show the list anew; marks have done their work then."""

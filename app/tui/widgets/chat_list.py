@@ -73,10 +73,6 @@ class ChatList(OptionList):
         """The chats in the list, from the top."""
         return list(self._found)
 
-    def found(self, chat_id: int) -> Found | None:
-        """A chat of the list."""
-        return self._found.get(chat_id)
-
     def show(self, found: Sequence[Found], words: Words, *, highlight: int | None = None) -> None:
         """These chats, with the words that were looked for; the highlight stays on its chat, or goes to `highlight`."""
         place = self.highlighted or 0

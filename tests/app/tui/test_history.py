@@ -158,6 +158,22 @@ async def test_rename_pin_and_tag(store: ChatStore) -> None:
         await running.until(lambda: running.list.shown[-1] == 1)
 
 
+async def test_several_chats_get_tags_besides_their_own(store: ChatStore) -> None:
+    store.set_tags(3, ["work"])
+    async with history(store) as running:
+        await running.press("tab", "space", "space", "t")
+        await running.answer("home")
+        assert [store.chat(i).tags for i in (1, 2, 3)] == [(), ("home",), ("home", "work")]
+
+
+async def test_what_is_typed_highlights_the_first_chat_found(store: ChatStore) -> None:
+    async with history(store, current=1) as running:
+        await running.press(*"about")
+        await running.until(lambda: "found" in running.rows[0])
+        await running.press("enter")
+        assert running.app.result == 3
+
+
 async def test_going_back_from_a_question_changes_nothing(store: ChatStore) -> None:
     async with history(store) as running:
         await running.press("tab", "r")
@@ -190,9 +206,15 @@ async def test_marks_stay_while_the_search_changes(store: ChatStore) -> None:
     async with history(store) as running:
         await running.press("tab", "space", "slash", *"cats")
         await running.until(lambda: running.list.shown == [2])
+        await running.press("tab", "space", "p")
+        await running.until(lambda: not running.list.marks)
+        assert [store.chat(i).pinned for i in (1, 2, 3)] == [False, True, True]
+        await running.press("slash", "ctrl+u")
+        await running.until(lambda: len(running.list.shown) == 3)
+        await running.press("tab", "home", "space", "slash", *"cats")
+        await running.until(lambda: running.list.shown == [2])
         await running.press("tab", "space", "d")
-        await running.until(lambda: running.list.shown == [])
-    assert [chat.id for chat in store.chats()] == [1]
+        await running.until(lambda: [chat.id for chat in store.chats()] == [1])
 
 
 async def test_export_and_import(store: ChatStore, tmp_path: Path) -> None:
