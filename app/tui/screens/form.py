@@ -29,6 +29,8 @@ class Entry:
     kind: Literal["line", "text", "lines", "choice", "switch"] = "line"
     choices: Sequence[tuple[str, str]] = ()
     """For a choice: what is shown, and the value."""
+    empty: str | None = None
+    """What nothing typed means."""
 
 
 class Tick(Checkbox):
@@ -121,7 +123,7 @@ class FormRow(Vertical):
             case "lines":
                 return tuple(line for line in self.query_one(TextArea).text.split("\n") if line)
             case _:
-                return self.query_one(Input).value.strip() or None
+                return self.query_one(Input).value.strip() or self.entry.empty
 
     def complain(self, problem: str | None) -> None:
         """Show what is wrong, or that nothing is."""

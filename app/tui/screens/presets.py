@@ -30,7 +30,7 @@ from app.tui.keys import KEYS, bind, shown_key
 from app.tui.screens.form import Entry, Form
 from app.tui.screens.settings import SAMPLING
 
-NAMING = (Entry("name", "Name"), Entry("description", "In a few words"))
+NAMING = (Entry("name", "Name", empty=""), Entry("description", "In a few words", empty=""))
 
 
 class PresetForm(ModalScreen[Preset | None]):
@@ -71,7 +71,7 @@ class PresetForm(ModalScreen[Preset | None]):
         if values is None:
             return
         try:
-            self.dismiss(Preset.model_validate({**values, "description": values["description"] or ""}))
+            self.dismiss(Preset.model_validate(values))
         except ValidationError as error:
             self.notify(" ".join(describe(error)), severity="warning", markup=False)
 
@@ -172,7 +172,7 @@ class PresetsScreen(ModalScreen[ChatSettings | None]):
             self.notify("this one comes with Paceline and stays", severity="warning", markup=False)
             return
         before = self._own
-        if self._save([own for own in before if own is not preset], None):
+        if self._save([own for own in before if own.name != preset.name], None):
             self._deleted = before
             self.notify(f"deleted {preset.name}; u brings it back", markup=False)
 
