@@ -97,6 +97,16 @@ def test_a_reply_that_was_given_up_too_early_goes_on(store: ChatStore, chat: int
     assert len(store.search("more")) == 1
 
 
+def test_a_reader_never_waits_for_a_writer(store: ChatStore, chat: int, path: Path) -> None:
+    other = ChatStore.open(path)
+    with store._db.writing() as db:
+        db.execute("UPDATE chats SET title = 'half done'")
+        assert other.chat(chat).title == ""
+    assert other.chat(chat).title == "half done"
+    settings = {name: other._db.rows(f"PRAGMA {name}")[0][0] for name in ("journal_mode", "synchronous", "busy_timeout")}
+    assert settings == {"journal_mode": "wal", "synchronous": 1, "busy_timeout": 5000}
+
+
 def test_several_threads_share_a_store(store: ChatStore, chat: int) -> None:
     def work() -> None:
         for number in range(40):
