@@ -1,9 +1,10 @@
 """The chat's engine: one thread that owns the engine's process and does one job after another.
 
-Any thread may ask; nothing here blocks but `close`. What happens is told by `emit`, called on this thread. A crash, a
-hang or an out-of-memory kill of the process ends a job and is told as EngineLost; the thread goes on, and `load` starts
-a new process. A load waits for the old process to end, so that its memory is free, and runs on a thread of its own
-because nothing can interrupt some of its steps: a load that is stopped is left behind and joined before the next job.
+Any thread may ask; nothing here blocks but `close`. What happens is told by `emit`, on this thread; only the progress of
+a load comes from the load's own. A crash, a hang or an out-of-memory kill of the process ends a job and is told as
+EngineLost; the thread goes on, and `load` starts a new process. A load waits for the old process to end, so that its
+memory is free, and runs on a thread of its own because nothing can interrupt some of its steps: one that is stopped is
+left behind, and joined before the next job.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from app.chat.events import (
 from app.chat.job_queue import CountJob, ForgetJob, JobQueue, OpenJob, Task
 from app.chat.jobs import ReplyJob, TitleJob
 from app.chat.kv_states import KvStates
+from app.chat.load_thread import LoadThread
 from app.faults import one_line, report_fault
 from app.options import LoadChoices
 from app.paths import Paths
@@ -35,7 +37,6 @@ from app.paths import Paths
 if TYPE_CHECKING:
     import psutil
 
-    from app.chat.loading import Loading
     from app.chat.reply_writer import Desk
     from app.store import ChatStore
     from app.wiring import Loaded
@@ -73,7 +74,7 @@ class EngineHost:
         self._process: EngineProcess | None = None
         self._watched: psutil.Process | None = None
         self._memory: tuple[float, int | None] = (0.0, None)
-        self._loading: Loading | None = None
+        self._loading: LoadThread | None = None
         self._chat: int | None = None
         """Whose turns the engine's caches hold."""
         self._unsaved = False
@@ -209,16 +210,14 @@ class EngineHost:
     # ---- loading
 
     def _load(self, task: Task, choices: LoadChoices) -> None:
-        from app.chat.loading import Loading, load
-
         def show(stage: str, fraction: float) -> None:
             if not task.stopped.is_set():
                 self._emit(ModelLoading(stage, fraction))
 
         self._state = "loading"
         show("looking for the model", 0.0)
-        self._loading = loading = Loading(
-            lambda: load(choices, self._paths, show, task.stopped.is_set, self._end_process), self._jobs.wake
+        self._loading = loading = LoadThread(
+            choices, self._paths, show, task.stopped.is_set, self._end_process, self._jobs.wake
         )
         self._jobs.wait_until(lambda: loading.outcome is not None or task.stopped.is_set())
         if task.stopped.is_set():

@@ -6,7 +6,6 @@ whatever thread calls it; `stopped` ends it at the next step, with the engine's 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,27 +89,3 @@ class _Front:
     def _show(self, report: DownloadProgress) -> None:
         fraction = report.done_bytes / report.total_bytes if report.total_bytes else 0.0
         self._on_stage(f"{report.phase} {report.name}", min(1.0, fraction))
-
-
-class Loading:
-    """A load on a thread of its own."""
-
-    def __init__(self, work: Callable[[], tuple[Loaded, tuple[str, ...]]], done: Callable[[], None]) -> None:
-        """`done` is called on that thread when there is an outcome."""
-        self.outcome: tuple[Loaded, tuple[str, ...]] | Exception | None = None
-        self._work = work
-        self._done = done
-        self._thread = threading.Thread(target=self._run, name="engine loader", daemon=True)
-        self._thread.start()
-
-    def join(self, timeout: float | None = None) -> bool:
-        """Wait for the end; True when it came."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            self.outcome = self._work()
-        except Exception as error:  # noqa: BLE001 - the owner tells them apart, on its own thread
-            self.outcome = error
-        self._done()
