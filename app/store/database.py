@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from app.store.errors import StoreError, explain
+from app.store.errors import StoreError, explain, is_damage
 
 BUSY_SECONDS = 5.0
 """How long a write waits for another window's. Transactions here take milliseconds."""
@@ -33,6 +33,8 @@ class Database:
 
     def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
         self.path = path
+        self.damaged = False
+        """Whether SQLite has said that the file is damaged."""
         self._connection = connection
         self._lock = threading.RLock()
         connection.row_factory = sqlite3.Row
@@ -69,7 +71,7 @@ class Database:
             with self._lock:
                 return self._connection.execute(sql, params).fetchall()
         except sqlite3.Error as error:
-            raise explain(error, self.path) from error
+            raise self._explained(error) from error
 
     def row(self, sql: str, params: Params = ()) -> sqlite3.Row | None:
         """The first row, or None. Raises StoreError."""
@@ -92,15 +94,16 @@ class Database:
                             connection.execute("ROLLBACK")
                     raise
             except sqlite3.Error as error:
-                raise explain(error, self.path) from error
+                raise self._explained(error) from error
 
-    def copy_to(self, other: Database) -> None:
-        """Everything here into `other`, which is empty. Raises StoreError."""
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for reading by other means than `rows`. Raises StoreError."""
         try:
             with self._lock:
-                other.read_from(self._connection)
+                yield self._connection
         except sqlite3.Error as error:
-            raise explain(error, self.path) from error
+            raise self._explained(error) from error
 
     def read_from(self, source: sqlite3.Connection) -> None:
         """Everything of `source` into this database, which is empty. Raises sqlite3.Error."""
@@ -111,6 +114,10 @@ class Database:
         """Idempotent. A log that cannot be folded in now is folded in by the next open."""
         with self._lock, suppress(sqlite3.Error):
             self._connection.close()
+
+    def _explained(self, error: sqlite3.Error) -> StoreError:
+        self.damaged = self.damaged or is_damage(error)
+        return explain(error, self.path)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -21,6 +21,11 @@ class NotFound(StoreError):
     """The chat or message is not in the store (any more): another window may have deleted it for good."""
 
 
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file itself is broken."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 def explain(error: sqlite3.Error, path: Path | None) -> StoreError:
     """`error`, which happened with the database at `path` (None: in memory), as a StoreError."""
     where = str(path) if path is not None else "memory"
@@ -32,7 +37,7 @@ def explain(error: sqlite3.Error, path: Path | None) -> StoreError:
             return StoreError(f"{where} cannot be written: it or its folder is read-only")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreError(f"{where} is held by another program; try again when that is done")
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+        case _ if is_damage(error):
             return StoreError(damaged(where, path))
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN if path is not None:
             if not os.access(path.parent, os.W_OK | os.X_OK):

@@ -9,7 +9,7 @@ from app.store.database import Database
 from app.store.errors import StoreError
 from app.store.messages import Messages
 from app.store.migrations import migrate
-from app.store.rescue import copy_unopened
+from app.store.rescue import copy_open, copy_unopened
 from app.store.search import Search
 from app.store.totals import Totals
 
@@ -63,10 +63,11 @@ class ChatStore(Chats, Messages, Search, Totals):
 
     def to_memory(self) -> ChatStore:
         """The same chats under the same ids in a store in memory, for going on when the disk takes nothing more. Of a
-        database that cannot even be read: an empty store."""
+        damaged file: what can be read of it, which may be nothing."""
         memory = Database.in_memory()
         try:
-            self._db.copy_to(memory)
+            with self._db.reading() as source:
+                copy_open(source, memory, damaged=self._db.damaged)
         except StoreError:
             memory.close()
             return ChatStore.in_memory()

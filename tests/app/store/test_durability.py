@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -250,3 +251,45 @@ def test_a_writer_that_stops_in_the_middle_holds_others_up_only_so_long(
         other.rename(chat, "x")
     other.rename(chat, "y")
     assert store.chat(chat).title == "y"
+
+
+def smashed(path: Path) -> tuple[int, int]:
+    """A store at `path` with the pages overwritten that held the fifteenth chat; how many chats and messages it had."""
+    store = ChatStore.open(path)
+    for number in range(30):
+        chat = store.new_chat(ChatSettings(), f"chat {number}").id
+        parent = None
+        for at in range(20):
+            parent = store.add_message(chat, parent, "user", f"text {number} {at} " + "word " * 100).id
+        store.set_tags(chat, ["tag"])
+    store.close()
+    content = bytearray(path.read_bytes())
+    for found in list(re.finditer(rb"text 15 \d+ word", content)):
+        page = found.start() // 4096 * 4096
+        content[page : page + 4096] = b"\xff" * 4096
+    path.write_bytes(content)
+    return 30, 600
+
+
+def test_of_a_damaged_file_all_that_can_be_read_goes_on(path: Path) -> None:
+    chats, messages = smashed(path)
+    before = path.read_bytes()
+    rescued = ChatStore.copy_of(path)
+    found = [message for chat in rescued.chats() for message in rescued.tree(chat.id)]
+    assert len(rescued.chats()) == chats
+    assert messages // 2 < len(found) < messages
+    assert all(message.text.startswith("text ") for message in found)
+    assert all(rescued.path(chat.id) for chat in rescued.chats() if chat.messages)
+    assert rescued.search("word", limit=10)
+    assert path.read_bytes() == before
+
+
+def test_damage_that_shows_only_later_is_told_and_the_rest_goes_on(path: Path) -> None:
+    smashed(path)
+    store = ChatStore.open(path)  # what is read for opening is whole
+    with pytest.raises(StoreError, match="is damaged and was left as it is"):
+        store.tree(16)
+    memory = store.to_memory()
+    chat = memory.chats()[0].id
+    memory.add_message(chat, memory.path(chat)[-1].id, "user", "goes on")
+    assert memory.path(chat)[-1].text == "goes on"
