@@ -34,7 +34,7 @@ def list_(tag: str | None, limit: int, as_json: bool) -> None:
     from app.tables import table
     from app.terminal import print_table, say, write_out
 
-    with _store() as store:
+    with _store(reading=True) as store:
         found = store.chats(tag=tag, limit=limit)
     if as_json:
         write_out(json.dumps([
@@ -65,7 +65,7 @@ def search(words: tuple[str, ...], chat_id: int | None, limit: int, as_json: boo
     from app.terminal import print_table, write_out
 
     query = " ".join(words)
-    with _store() as store:
+    with _store(reading=True) as store:
         hits = store.search(query, chat_id, limit)
     lines = [sanitize("".join(piece for piece, _ in hit.snippet)) for hit in hits]
     if as_json:
@@ -94,7 +94,7 @@ def export(ids: tuple[int, ...], everything: bool, form: str | None, output: Pat
 
     if bool(ids) == everything:
         raise click.UsageError("name the chats by their ids (see `paceline chats list`), or say --all")
-    with _store() as store:
+    with _store(reading=True) as store:
         if everything:
             ids = tuple(chat.id for chat in store.chats(limit=sys.maxsize))
         if not ids:
@@ -157,11 +157,20 @@ def delete(ids: tuple[int, ...], undo: bool, forever: bool) -> None:
 
 
 @contextmanager
-def _store() -> Iterator[ChatStore]:
+def _store(*, reading: bool = False) -> Iterator[ChatStore]:
+    """The user's chats. For `reading`, a store that cannot be written (a read-only home) will do."""
     from app.paths import Paths
-    from app.store import ChatStore
+    from app.store import ChatStore, StoreError
+    from app.terminal import say
 
-    store = ChatStore.open(Paths.find().chat_store)
+    path = Paths.find().chat_store
+    try:
+        store = ChatStore.open(path)
+    except StoreError as error:
+        if not reading or not path.exists():
+            raise
+        say(f"{error}. Here is what can be read of it.")
+        store = ChatStore.copy_of(path)
     try:
         yield store
     finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from app.cli import main
 from app.paths import Paths
 from app.settings import ChatSettings
 from app.store import ChatStore
+from app.store.migrations import backup_path
 
 Out = pytest.CaptureFixture[str]
 
@@ -95,6 +98,20 @@ def test_deleting_can_be_undone(chat: int, capsys: Out) -> None:
     assert run(capsys, "delete", "--forever", chat)[0] == 0
     code, _, said = run(capsys, "delete", "--undo", chat)
     assert (code, len(said.splitlines())) == (1, 1)
+
+
+def test_what_cannot_be_written_can_be_read(home: Path, capsys: Out) -> None:
+    """Of an old store beside which there is no place for the copy that has to be made first."""
+    path = Paths.find().chat_store
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((Path(__file__).parent / "store/schemas/1.sql").read_text(encoding="utf-8"))
+    (backup_path(path, 1) / "in the way").mkdir(parents=True)
+    code, text, said = run(capsys, "list")
+    assert (code, "Kept" in text) == (0, True)
+    assert "no copy of them could be made first" in said
+    assert said.endswith("Here is what can be read of it.\n")
+    assert run(capsys, "delete", 1)[0] == 1
 
 
 @pytest.mark.parametrize(
