@@ -81,6 +81,10 @@ THEMES: dict[str, Theme] = {
 }
 
 
+VARIABLE_DEFAULTS = {"origin-target": "#8a8a8a", "origin-model": "#3fa35f", "origin-ngram": "#c07a20"}
+"""For App.get_theme_variable_defaults: what Textual's own themes do not have, light or dark."""
+
+
 class NoColours(LineFilter):
     """Takes every colour out of what is drawn; a marked background becomes reverse video."""
 

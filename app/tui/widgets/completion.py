@@ -144,6 +144,8 @@ class Completion(OptionList, can_focus=False):
 
     def _offer(self, candidates: Sequence[Candidate]) -> None:
         """Show these above the prompt, the first one highlighted; nothing closes the list."""
+        if not candidates and not self.display:
+            return
         self._candidates = candidates
         self._editor.completing = bool(candidates)
         self.display = bool(candidates)

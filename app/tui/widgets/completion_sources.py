@@ -48,7 +48,7 @@ class Candidate:
     label: str
     words: str = ""
     goes_on: bool = False
-    """There is more to complete or to type after it: a folder, a command with an argument."""
+    """There is more to complete or to type after it: a folder, a command that needs an argument."""
 
 
 def word_at(line: str, column: int, *, first_line: bool) -> Word | None:
@@ -64,7 +64,7 @@ def word_at(line: str, column: int, *, first_line: bool) -> Word | None:
 def commands(typed: str) -> list[Candidate]:
     """The `/` commands that go with what is typed."""
     return [
-        Candidate(f"/{command.name} " if command.argument else f"/{command.name}", command.usage, command.words, bool(command.argument))
+        Candidate(f"/{command.name} " if command.argument else f"/{command.name}", command.usage, command.words, command.needs_argument)
         for command in matching(typed)
     ]
 

@@ -18,6 +18,7 @@ from textual.widgets import TextArea
 
 from app.chat.attachments import quoted, too_long
 from app.chat.conversation import Attachment
+from app.sanitize import sanitize
 from app.tui.commands import CommandProblem, Given, parse
 from app.tui.keys import shown_key
 from app.tui.widgets.completion import Completion
@@ -199,7 +200,7 @@ class Prompt(Vertical):
     def _show_text(self, text: str) -> None:
         if len(text) > 2 * FOLD_CHARACTERS:  # a long text of an old message
             text = self._attached.paste(text)
-        self.input.load_text(text)
+        self.input.load_text(sanitize(text))
         self.input.move_cursor(self.input.document.end)
         self._look()
 

@@ -45,8 +45,9 @@ def test_commands_are_for_the_first_line_and_the_word_ends_at_the_cursor() -> No
 
 
 def test_commands_say_whether_something_goes_on() -> None:
-    found = {candidate.label: candidate for candidate in commands("re")}
-    assert (found["/rename [title]"].insert, found["/rename [title]"].goes_on) == ("/rename ", True)
+    found = {candidate.label: candidate for candidate in (*commands("re"), *commands("im"))}
+    assert (found["/rename [title]"].insert, found["/rename [title]"].goes_on) == ("/rename ", False)
+    assert (found["/import <file>"].insert, found["/import <file>"].goes_on) == ("/import ", True)
     assert (found["/reload"].insert, found["/reload"].goes_on) == ("/reload", False)
 
 

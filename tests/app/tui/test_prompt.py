@@ -253,9 +253,11 @@ async def test_enter_takes_a_command_and_runs_it_unless_more_is_to_be_typed(app:
         await pilot.press(*"/rel", "enter")
         await pilot.pause()
         assert app.commands == ["reload:"]
-        await pilot.press(*"/ren", "enter", *"Plan", "enter")
+        await pilot.press(*"/imp", "enter", *"a.json", "enter")
         await pilot.pause()
-        assert app.commands == ["reload:", "rename:Plan"]
+        await pilot.press(*"/ren", "tab", *"Plan", "enter")
+        await pilot.pause()
+        assert app.commands == ["reload:", "import:a.json", "rename:Plan"]
 
 
 async def test_esc_closes_the_list_first_and_only_then_cancels(app: Listening) -> None:
