@@ -17,6 +17,8 @@ from app.store.base import Part
 from app.store.rows import storable
 
 _TRIGRAM = 3
+_MOST = 50
+"""Words that are looked for; a pasted page has more, and SQLite a limit."""
 _BEFORE, _AFTER = 40, 120
 """Characters of text a snippet shows before and after its first hit."""
 
@@ -39,7 +41,7 @@ class Words:
     """What somebody typed into a search field. False if that was only blanks."""
 
     def __init__(self, query: str) -> None:
-        self._words = storable(query).replace("\0", " ").split()
+        self._words = list(dict.fromkeys(storable(query).replace("\0", " ").split()))[:_MOST]
 
     def __bool__(self) -> bool:
         return bool(self._words)

@@ -49,6 +49,14 @@ def test_what_is_not_there_is_not_found(store: ChatStore, chat: int, query: str)
     assert store.search(query) == []
 
 
+@pytest.mark.parametrize("word", ["word", "w", "ж"])
+def test_a_pasted_page_is_searched_for_by_its_first_words(store: ChatStore, chat: int, word: str) -> None:
+    page = " ".join(f"{word}{number % 1000 if len(word) > 1 else ''}" for number in range(5000))
+    store.add_message(chat, None, "user", page[:2000])
+    assert len(store.search(page)) == 1
+    assert len(store.chats(query=page)) == 1
+
+
 def test_search_stays_in_its_chat_and_knows_the_newest_first(store: ChatStore, chat: int) -> None:
     other = store.new_chat(ChatSettings(), "Other").id
     first = store.add_message(chat, None, "user", "needle one")
