@@ -1,10 +1,12 @@
-"""The flat blocks that a Markdown text becomes. Values only; a widget shows each of them.
+"""The flat blocks that a Markdown text becomes. Values only.
 
 Nesting is gone: a list item or a quoted paragraph is prose with a prefix for its first line and one for the others.
+Neighbouring prose is gathered in flows, each shown by one widget: what a screen costs goes by the number of widgets.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from textual.content import Content
@@ -22,7 +24,7 @@ class Prose:
     gap: bool = False
     """A blank line comes before it."""
 
-    def same(self, other: Block) -> bool:
+    def same(self, other: object) -> bool:
         return (
             isinstance(other, Prose)
             and (self.first, self.rest, self.gap) == (other.first, other.rest, other.gap)
@@ -41,7 +43,7 @@ class Code:
     """False while its end has not come yet."""
     gap: bool = False
 
-    def same(self, other: Block) -> bool:
+    def same(self, other: object) -> bool:
         return self == other
 
 
@@ -54,7 +56,7 @@ class Table:
     indent: int = 0
     gap: bool = False
 
-    def same(self, other: Block) -> bool:
+    def same(self, other: object) -> bool:
         return (
             isinstance(other, Table)
             and (self.aligns, self.indent, self.gap, len(self.rows)) == (other.aligns, other.indent, other.gap, len(other.rows))
@@ -71,8 +73,46 @@ class Rule:
 
     gap: bool = False
 
-    def same(self, other: Block) -> bool:
+    def same(self, other: object) -> bool:
         return self == other
 
 
 Block = Prose | Code | Table | Rule
+
+FLOW = 12
+"""Prose blocks in a flow: few enough to draw one again with every word, enough to keep a long reply's widgets few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Prose blocks below each other."""
+
+    blocks: tuple[Prose, ...]
+
+    def same(self, other: object) -> bool:
+        return (
+            isinstance(other, Flow) and len(self.blocks) == len(other.blocks)
+            and all(mine is theirs or mine.same(theirs) for mine, theirs in zip(self.blocks, other.blocks, strict=True))
+        )
+
+
+Part = Flow | Code | Table | Rule
+"""What one widget shows."""
+
+
+def parts_of(blocks: Iterable[Block]) -> Iterator[tuple[Part, int]]:
+    """The blocks as parts, each with the number of its blocks. A part that is followed by another never changes when
+    blocks are added at the end."""
+    run: list[Prose] = []
+    for block in blocks:
+        if isinstance(block, Prose):
+            run.append(block)
+            if len(run) < FLOW:
+                continue
+        if run:
+            yield Flow(tuple(run)), len(run)
+            run = []
+        if not isinstance(block, Prose):
+            yield block, 1
+    if run:
+        yield Flow(tuple(run)), len(run)

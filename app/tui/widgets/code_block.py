@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.style import Style
 from textual.widgets import Static
 
-from app.tui.markdown import Block, Code
+from app.tui.markdown import Code, Part
 
 PIECE = 40
 """Lines: about what one highlighting does in a millisecond or two."""
@@ -83,14 +83,14 @@ class CodeBlock(Vertical):
     def code(self) -> str:
         return self.block.code
 
-    def fits(self, block: Block) -> bool:
+    def fits(self, block: Part) -> bool:
         """Whether this widget can show that block: the same code, or the same with more behind it."""
         return (
             isinstance(block, Code) and (block.language, block.indent, block.gap) == (self.block.language, self.block.indent, self.block.gap)
             and block.code.startswith(self.block.code)
         )
 
-    def show(self, block: Block) -> None:
+    def show(self, block: Part) -> None:
         """Show the longer code from now on."""
         assert isinstance(block, Code)
         if block == self.block:

@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.content import Content, Span
 
 from app.chat.conversation import Origin, OriginSpan
-from app.tui.markdown import Prose
+from app.tui.markdown import Flow, Prose
 from app.tui.widgets.prose import ProseView
 
 PIECE, LONGEST = 1500, 3000
@@ -66,7 +66,7 @@ class PlainText(Vertical):
         first = len(self._views) - 1 if grown else 0
         for at, (start, end, _) in enumerate(pieces(text, self._last if grown else 0), first):
             if at < len(self._views):
-                self._views[at].show(Prose(self._content(start, end)))
+                self._views[at].show(self._flow(start, end))
             else:
                 self._views.append(self._view(start, end))
                 self.mount(self._views[-1])
@@ -76,7 +76,10 @@ class PlainText(Vertical):
         del self._views[first + 1 :]
 
     def _view(self, start: int, end: int) -> ProseView:
-        return ProseView(Prose(self._content(start, end)))
+        return ProseView(self._flow(start, end))
+
+    def _flow(self, start: int, end: int) -> Flow:
+        return Flow((Prose(self._content(start, end)),))
 
     def _content(self, start: int, end: int) -> Content:
         spans = [Span(0, end - start, self._style)] if self._style else []

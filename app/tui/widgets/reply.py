@@ -8,7 +8,7 @@ and compared with what is shown: not a character can be missing, whatever came i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter
+from time import thread_time
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from app.chat.conversation import OriginSpan
 from app.chat.thinking import split_thinking
-from app.tui.markdown import Block, Code, GrowingMarkdown, Prose, Table, parse_blocks
+from app.tui.markdown import Block, Code, Flow, GrowingMarkdown, Part, Table, parse_blocks, parts_of
 from app.tui.widgets.code_block import CodeBlock
 from app.tui.widgets.plain_text import PlainText
 from app.tui.widgets.prose import ProseView, RuleView, TableView
@@ -26,21 +26,24 @@ from app.tui.widgets.thinking import Thinking
 
 DRAW_SECONDS = 0.06
 """Least time between two drawings: about 16 a second, which reads as flowing."""
-DRAW_SHARE = 12
-"""And at least so many times the last drawing's own time, which bounds the share of a core that it takes."""
+DRAW_SHARE = 20
+"""And at least so many times the processor time of a drawing, layout and painting included: it bounds the share of a core
+that the screen takes from the engine, however long the reply."""
+SMOOTHING = 0.3
+"""Weight of the last drawing in what a drawing takes: most repaint a line, some lay out the screen."""
 
-BlockWidget = ProseView | CodeBlock | TableView | RuleView
+PartWidget = ProseView | CodeBlock | TableView | RuleView
 
 
-def block_view(block: Block) -> BlockWidget:
-    """The widget that shows a block."""
-    if isinstance(block, Prose):
-        return ProseView(block)
-    if isinstance(block, Code):
-        return CodeBlock(block)
-    if isinstance(block, Table):
-        return TableView(block)
-    return RuleView(block)
+def part_view(part: Part) -> PartWidget:
+    """The widget that shows a part."""
+    if isinstance(part, Flow):
+        return ProseView(part)
+    if isinstance(part, Code):
+        return CodeBlock(part)
+    if isinstance(part, Table):
+        return TableView(part)
+    return RuleView(part)
 
 
 class Reply(Vertical):
@@ -98,22 +101,34 @@ class Reply(Vertical):
 
     def _draw(self) -> None:
         self._timer = None
-        started = perf_counter()
+        started = thread_time()
         if self._plain is not None:
             self._plain.show(self.text, self._origins)
         else:
             self._draw_markdown()
-        self._drawing_seconds = perf_counter() - started
+        self.call_after_refresh(self._note_drawn, started)
+
+    def _note_drawn(self, started: float) -> None:
+        self._drawing_seconds += SMOOTHING * (thread_time() - started - self._drawing_seconds)
 
     def _draw_markdown(self) -> None:
         split = split_thinking(self.text, growing=True)
         if not split.answer.startswith(self._read):  # what looked like the answer was thinking
             self._markdown, self._read = GrowingMarkdown(), ""
-        first = self._markdown.settled
+        at, first = self._last_settled()
         self._markdown.append(split.answer[len(self._read) :])
         self._read = split.answer
         self._show_thinking(split.thinking, done=split.thought)
-        self._show_blocks(self._markdown.blocks_from(first), first)
+        self._show_blocks(self._markdown.blocks_from(first), at)
+
+    def _last_settled(self) -> tuple[int, int]:
+        """The last view that begins with a settled block, and that block's number: everything before stays as it is.
+        This one may take in more."""
+        at = first = 0
+        while at + 1 < len(self._views) and first + self._sizes[at] < self._markdown.settled:
+            first += self._sizes[at]
+            at += 1
+        return at, min(first, self._markdown.settled)
 
     # ---- views
 
@@ -122,7 +137,9 @@ class Reply(Vertical):
         self._read = ""
         """What of the answer `_markdown` has read."""
         self._thinking: Thinking | None = None
-        self._views: list[BlockWidget] = []
+        self._views: list[PartWidget] = []
+        self._sizes: list[int] = []
+        """Blocks that each of them shows."""
         self._plain: PlainText | None = None
 
     def _fresh_views(self) -> list[Widget]:
@@ -138,7 +155,9 @@ class Reply(Vertical):
             blocks = self._markdown.blocks
         else:
             blocks = parse_blocks(split.answer)
-        self._views = [block_view(block) for block in blocks]
+        for part, size in parts_of(blocks):
+            self._views.append(part_view(part))
+            self._sizes.append(size)
         if split.thinking is None:
             return [*self._views]
         self._thinking = Thinking(split.thinking, done=split.thought, opened=self.thinking_opened)
@@ -154,22 +173,27 @@ class Reply(Vertical):
             self._thinking.show(text, done=done)
 
     def _show_blocks(self, blocks: Sequence[Block], first: int) -> None:
-        """Have the views from `first` on show these blocks and no others."""
-        for at, block in enumerate(blocks, first):
-            if at < len(self._views) and self._views[at].fits(block):
-                self._views[at].show(block)
-                continue
-            self._cut(at)
-            fresh = [block_view(each) for each in blocks[at - first :]]
-            self._views += fresh
+        """Have the views from that one on show these blocks and no others."""
+        at, fresh = first, []
+        for part, size in parts_of(blocks):
+            if at < len(self._views) and not self._views[at].fits(part):
+                self._cut(at)
+            if at < len(self._views):
+                self._views[at].show(part)
+                self._sizes[at] = size
+            else:
+                fresh.append(part_view(part))
+                self._views.append(fresh[-1])
+                self._sizes.append(size)
+            at += 1
+        self._cut(at)
+        if fresh:
             self.mount_all(fresh)
-            return
-        self._cut(first + len(blocks))
 
     def _cut(self, at: int) -> None:
         for view in self._views[at:]:
             view.remove()
-        del self._views[at:]
+        del self._views[at:], self._sizes[at:]
 
     async def watch_coloured(self) -> None:
         with self.app.batch_update():

@@ -26,7 +26,7 @@ class Thinking(Vertical):
     Thinking {
         height: auto; width: 1fr;
         _Head { width: 1fr; height: 1; color: $text-muted; text-style: italic; }
-        PlainText { color: $text-muted; border-left: solid $text-muted; padding-left: 1; display: none; }
+        PlainText { color: $text-muted; border-left: solid $border-blurred; padding-left: 1; display: none; }
         &.-opened PlainText { display: block; }
     }
     """

@@ -179,6 +179,16 @@ class Transcript(VerticalScroll):
         fresh = [self._make(message) for message in self._path[self._low + len(self._views) :]]
         self._views += fresh
         await self.mount_all(fresh)
+        if self.following:
+            await self._drop_first(len(self._views) - MOST)
+
+    async def _drop_first(self, count: int) -> None:
+        """Let go of so many views at the top."""
+        if count > 0:
+            stale = self._views[:count]
+            del self._views[:count]
+            self._low += count
+            await self._drop(stale)
 
     async def _drop(self, views: Sequence[MessageView]) -> None:
         if self._place is not None and self._place[0] in views:
@@ -219,11 +229,7 @@ class Transcript(VerticalScroll):
         with self.app.batch_update():
             self._views += fresh
             await self.mount_all(fresh)
-            if (extra := len(self._views) - MOST) > 0:
-                stale = self._views[:extra]
-                del self._views[:extra]
-                self._low += extra
-                await self._drop(stale)
+            await self._drop_first(len(self._views) - MOST)
 
     def _check_edges_soon(self) -> None:
         self.call_after_refresh(self._extend)

@@ -48,8 +48,7 @@ class Running:
         end = monotonic() + PATIENCE
         while not true():
             assert monotonic() < end, what or "it did not come to that"
-            await asyncio.sleep(0.02)
-        await self.pilot.pause()
+            await asyncio.sleep(0.005)
 
     async def ready(self) -> None:
         """Wait for the model."""
@@ -64,6 +63,7 @@ class Running:
         await self.until(lambda: self.session.path and any(m.text == text for m in self.session.path))
         if wait:
             await self.until(lambda: not self.session.replying)
+            await self.pilot.pause()
 
     def shown(self, message_id: int) -> str:
         """All text that the widgets of a message show."""
@@ -108,7 +108,7 @@ def run_app(paths: Paths, store: ChatStore, monkeypatch: pytest.MonkeyPatch) -> 
     ) -> AsyncIterator[Running]:
         from app.tui.app import PacelineApp, Start
 
-        choices = LoadChoices(target=str(model or paths.models / "none.gguf"), draft=str(draft or "none"), ctx=1024, threads=1)
+        choices = LoadChoices(target=str(model or paths.models / "none.gguf"), draft=str(draft or "none"), ctx=2048, threads=1)
         wanted = Settings(chat=settings, **{"auto_title": False, **more})
         app = PacelineApp(Start(paths, wanted, store, choices))
         if chat is not None:

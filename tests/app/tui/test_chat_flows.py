@@ -11,7 +11,7 @@ import pytest
 from app.settings import ChatSettings
 from tests.app.tui.conftest import RunApp
 
-LONG = ChatSettings(temperature=0.0, max_tokens=900)
+LONG = ChatSettings(temperature=0.0, max_tokens=2000)
 
 
 async def test_a_reply_streams_and_is_stored_to_its_last_character(run_app: RunApp, target: Path, draft: Path) -> None:
@@ -48,7 +48,7 @@ async def test_stopping_before_anything_was_written_gives_the_prompt_back(run_ap
         await running.pilot.press("escape")
         os.kill(running.app.host._process.pid, signal.SIGCONT)  # type: ignore[union-attr,arg-type]
         await running.until(lambda: not running.session.replying)
-        assert running.screen.prompt.text == "never mind"
+        await running.until(lambda: running.screen.prompt.text == "never mind")
         assert running.path == []
         assert running.store.search("never") == []
 
@@ -124,7 +124,7 @@ async def test_origins_are_told_apart_with_and_without_colour(run_app: RunApp, t
         await running.until(lambda: running.screen.query("MessageView PlainText ProseView"))
         view = running.transcript.view(reply.id)
         assert view is not None
-        pieces = [prose.block.content for prose in view.query("ProseView")]  # type: ignore[attr-defined]
+        pieces = [prose.flow.blocks[0].content for prose in view.query("ProseView")]  # type: ignore[attr-defined]
         assert "\n".join(piece.plain for piece in pieces) == reply.text
         assert any("underline" in str(span.style) for piece in pieces for span in piece.spans)
         await running.pilot.press("f11")
