@@ -159,8 +159,9 @@ class PaceMeter:
             self._plain_seconds += plain * emitted
             self._compared_seconds += total
             self._compared_tokens += emitted
-        self._window.append((total, emitted))
-        while sum(took for took, _ in self._window) - self._window[0][0] >= WINDOW_SECONDS:
+        if emitted:  # the round of the token that ends a reply adds none, and says nothing of the speed now
+            self._window.append((total, emitted))
+        while self._window and sum(took for took, _ in self._window) - self._window[0][0] >= WINDOW_SECONDS:
             self._window.popleft()
 
     def _ratio(self) -> float | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.events import PromptRead, TokensCounted
+from app.chat.events import ModelReady, PromptRead, TokensCounted
 from app.chat.kv_states import KvStates
 from engine import Engine, GenerationRequest, LoadConfig, SamplingParams
 from tests.app.chat.hosting import Hosting
@@ -25,7 +25,7 @@ GIB = 1 << 30
 
 def reopened(home: Path, target: Path, draft: Path | None = None, **settings: int) -> Hosting:
     made = Hosting(home, **settings)
-    made.load(target, draft, ctx=2048)
+    assert isinstance(made.load(target, draft, ctx=2048), ModelReady)
     return made
 
 

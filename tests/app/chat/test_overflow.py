@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.events import HostNotice, ReplyEnded, StoreFailed, SummaryMade
+from app.chat.engine_host import ReplyJob
+from app.chat.events import HostNotice, ModelReady, ReplyEnded, StoreFailed, SummaryMade
 from app.chat.overflow import HEADING, INSTRUCTION, LAST_HEADING
+from engine import ChatMessage
 from tests.app.chat.hosting import Hosting
 
 TURN = "word " * 30
@@ -18,7 +20,7 @@ CONTEXT = 1024
 @pytest.fixture
 def hosting(tmp_path: Path, target: Path) -> Iterator[Hosting]:
     made = Hosting(tmp_path / "home")
-    made.load(target, ctx=CONTEXT)
+    assert isinstance(made.load(target, ctx=CONTEXT), ModelReady)
     yield made
     made.close()
 
@@ -99,11 +101,27 @@ def test_the_next_turns_go_on_from_the_summary_and_it_can_happen_again(hosting: 
     assert summaries == [first.summary_id, second.summary_id]
 
 
-def test_the_system_prompt_stays(hosting: Hosting) -> None:
+def test_the_model_reads_the_system_prompt_the_summary_and_the_message(hosting: Hosting) -> None:
+    """A token is a byte here."""
     chat = hosting.chat(system="Be brief. " * 8)
-    summarised(hosting, chat)
-    [summary] = [m for m in hosting.store.path(chat) if m.kind == "summary"]
-    assert "Be brief" not in summary.text.partition(LAST_HEADING)[2]
+    _, ended = summarised(hosting, chat)
+    *_, summary, prompt, _ = hosting.store.path(chat)
+    read = "Be brief. " * 8 + summary.text + prompt.text
+    template = "<>system\n<>\n<>system\n<>\n<>user\n<>\n<>assistant\n".replace("<>", "x")
+    assert ended.report["usage"]["prompt_tokens"] == len(read.encode()) + len(template)
+
+
+def test_another_reply_to_the_same_message_stays_on_its_branch(hosting: Hosting) -> None:
+    chat = hosting.chat()
+    stopped = fill(hosting, chat, "stop")
+    asked = hosting.store.path(chat)[-2]
+    reply = hosting.store.start_reply(chat, asked.id)
+    turns = tuple(ChatMessage(m.role, m.text) for m in hosting.store.path(chat)[:-1])
+    hosting.host.reply(ReplyJob(chat, reply.id, turns, hosting.store.chat(chat).settings, "summarise"))
+    made = hosting.heard.wait(SummaryMade)
+    hosting.heard.wait(ReplyEnded, lambda event: event.message_id == made.reply_id)
+    assert hosting.store.siblings(asked.id) == [asked.id, made.summary_id]
+    assert hosting.store.siblings(stopped.message_id) == [stopped.message_id]
 
 
 def test_a_message_that_is_too_long_alone_ends_as_such(hosting: Hosting) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.chat.engine_host import TitleJob
-from app.chat.events import PromptRead, ReplyGrew, TitleMade, TokensCounted
+from app.chat.events import ModelReady, PromptRead, ReplyGrew, TitleMade, TokensCounted
 from app.chat.title import LONGEST, clean_title, title_from_prompt
 from engine import ChatMessage
 from tests.app.chat.hosting import Hosting
@@ -19,7 +19,7 @@ QUESTION = "Why is the sky blue?"
 @pytest.fixture
 def hosting(tmp_path: Path, target: Path) -> Iterator[Hosting]:
     made = Hosting(tmp_path / "home")
-    made.load(target, ctx=2048)
+    assert isinstance(made.load(target, ctx=2048), ModelReady)
     yield made
     made.close()
 
