@@ -157,8 +157,7 @@ class TerminalInput:
         held, self._held = self._held, ""
         last = held[-1] if held[-1] in "\r\t" and not self._broken else ""
         text = held[: len(held) - len(last)]
-        characters = set(text)
-        if not characters & {"\r", "\n"} and (len(text) < FEW or len(characters) == 1):
+        if _may_be_keys(text):
             yield Typed(held)
         else:
             yield Pasted(_lines(text))
@@ -169,7 +168,14 @@ class TerminalInput:
         """A key that is no text ends the burst: what was held is text, nothing is sent."""
         held, self._held = self._held, ""
         if held:
-            yield Typed(held) if len(held) < FEW and "\r" not in held else Pasted(_lines(held))
+            yield Typed(held) if _may_be_keys(held) else Pasted(_lines(held))
+
+
+def _may_be_keys(text: str) -> bool:
+    """Whether a burst is as likely keys that a slow line brought together: few, or one held down. An emoji of several code
+    points, or what an input method puts in, is one text."""
+    characters = set(text)
+    return text.isascii() and not characters & {"\r", "\n"} and (len(text) < FEW or len(characters) == 1)
 
 
 def _lines(text: str) -> str:

@@ -40,7 +40,7 @@ class Prompt(Vertical):
     """What the user writes in."""
 
     DEFAULT_CSS = """
-    Prompt { height: auto; max-height: 60%; }
+    Prompt { height: auto; }
     """
 
     class Submitted(Message):

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import ClassVar
+from unicodedata import category
 
+from rich.text import Text
 from textual import events
 from textual.actions import SkipAction
 from textual.binding import BindingType
+from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import TextArea
 
 from app.chat.attachments import pasted_at_end
 from app.sanitize import sanitize
 from app.tui.keys import bind
+from app.tui.widgets.prompt_graphemes import ClusterText, next_boundary, previous_boundary
 
+ROWS = 10
+"""Most lines in sight; fewer where the terminal has few."""
 FOLD_CHARACTERS = 4_000
 FOLD_LINES = 60
 """A longer paste is shown as a mention and sent in full: an editor of a million characters would be slow at every key."""
@@ -29,8 +35,6 @@ class PromptInput(TextArea):
     DEFAULT_CSS = """
     PromptInput {
         height: auto;
-        min-height: 3;
-        max-height: 12;
         border: round $border-blurred;
         padding: 0 1;
         background: $background;
@@ -81,6 +85,14 @@ class PromptInput(TextArea):
             event.prevent_default()
         elif event.key == "enter":
             event.prevent_default()  # the binding decides what it does
+        elif event.character is not None and category(event.character) == "Cf":
+            self.put_in(event.character)  # joins or directs letters; Textual takes it for no text
+            event.stop()
+            event.prevent_default()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As high as the text, but never more than about half of the screen."""
+        return min(super().get_content_height(container, viewport, width), ROWS, max(1, viewport.height // 2 - 3))
 
     # Pasting
 
@@ -140,6 +152,20 @@ class PromptInput(TextArea):
             self.delete((row, column - len(mention)), (row, column), maintain_selection_offset=False)
         else:
             super().action_delete_left()
+
+    def get_line(self, line_index: int) -> Text:
+        return ClusterText(self.document.get_line(line_index), end="", no_wrap=True)
+
+    def get_cursor_left_location(self) -> tuple[int, int]:
+        row, column = self.cursor_location
+        if not column:
+            return super().get_cursor_left_location()
+        return row, previous_boundary(self.document.get_line(row), column)
+
+    def get_cursor_right_location(self) -> tuple[int, int]:
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        return (row, next_boundary(line, column)) if column < len(line) else super().get_cursor_right_location()
 
     def action_cursor_up(self, select: bool = False) -> None:
         if not select and (self.completing or self.navigator.is_first_wrapped_line(self.cursor_location)):

@@ -109,6 +109,11 @@ def test_keys_that_a_slow_line_brings_together_stay_keys() -> None:
     assert play([("abc", 1)]) == [Typed("abc")]
 
 
+@pytest.mark.parametrize("text", ["👩‍👩‍👧", "你好", "e\u0301"])
+def test_what_an_input_method_puts_in_is_one_text(text: str) -> None:
+    assert play([(text, 1), ("\r", 0.5)]) == [Pasted(text), Typed("\r")]
+
+
 def test_escape_is_a_key_when_nothing_follows() -> None:
     assert play([("\x1b", 1)]) == [Pressed("escape")]
     assert play([("\x1b", 1), ("[A", ESCAPE / 2)]) == [Typed("\x1b[A")]
