@@ -33,7 +33,8 @@ class One(App[None]):
         yield PromptInput()
 
 
-async def test_the_line_keeps_its_width_wherever_the_cursor_stands() -> None:
+async def test_no_style_ends_inside_a_cluster_wherever_the_cursor_stands() -> None:
+    """A terminal would draw the rest of the cluster as another character, and the frame at the right would move."""
     text = f"a{FAMILY}b{ACCENT}{RAINBOW}{TONE}你{FLAGS}c"
     app = One()
     async with app.run_test(size=(40, 10)) as pilot:
@@ -46,6 +47,10 @@ async def test_the_line_keeps_its_width_wherever_the_cursor_stands() -> None:
             steps += 1
             for strip in editor.render_lines(editor.region.reset_offset):
                 assert sum(cell_len(segment.text) for segment in strip) == editor.region.width
+                line, edge = "".join(segment.text for segment in strip), 0
+                for segment in strip:
+                    edge += len(segment.text)
+                    assert next_boundary(line, edge - 1) == edge
         assert steps == 10
 
 
