@@ -99,10 +99,15 @@ class EnginePool:
         return engine
 
     def _make_room(self, key: EngineKey) -> None:
-        while self._engines and psutil.virtual_memory().available < GROWTH * key.bytes + SPARE:
+        while self._engines and not has_room(key):
             self.made_way += 1
             self.discard(next(iter(self._engines)))
 
     def _evict_all(self) -> None:
         self.made_way += len(self._engines)
         self.close()
+
+
+def has_room(key: EngineKey) -> bool:
+    """Whether the memory that is free now will hold one more engine."""
+    return psutil.virtual_memory().available >= GROWTH * key.bytes + SPARE
