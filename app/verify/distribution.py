@@ -9,12 +9,13 @@ the law itself is right to a percent or so: hundreds of samples cannot see that,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import cast
 
-from app.verify.statistics import LEAST_EXPECTED, ChiSquare, chi_square
+from app.verify.replies import Stopped
+from app.verify.statistics import ChiSquare, chi_square
 from engine import Engine, Finished, GenerationEvent, GenerationRequest, RoundDone, SamplingParams
 from engine.exactness import Law, Rereader, tokens_held
 
@@ -79,11 +80,15 @@ def draw(
     return Samples(prompt, tuple(beginnings), drafted, accepted)
 
 
-def law_of(reader: Rereader, prompt: Sequence[int], params: SamplingParams, floor: float) -> dict[Beginning, float]:
-    """The probability of each beginning of DEPTH tokens, down to `floor`. Raises as Rereader.after."""
+def law_of(
+    reader: Rereader, prompt: Sequence[int], params: SamplingParams, floor: float, stopped: Callable[[], bool] = lambda: False
+) -> dict[Beginning, float]:
+    """The probability of each beginning of DEPTH tokens, down to `floor`. Raises Stopped, and as Rereader.after."""
     law: dict[Beginning, float] = {}
     waiting: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
     while waiting:
+        if stopped():
+            raise Stopped
         beginning, mass = waiting.pop()
         if len(beginning) == DEPTH:
             law[beginning] = mass
@@ -102,17 +107,14 @@ def law_of(reader: Rereader, prompt: Sequence[int], params: SamplingParams, floo
     return law
 
 
-def judge(reader: Rereader, name: str, samples: Samples, params: SamplingParams) -> ContextTest:
-    """Compare what was drawn with the law. Raises as Rereader.after."""
+def judge(name: str, samples: Samples, law: Mapping[Beginning, float]) -> ContextTest:
+    """Compare what was drawn with the law."""
     count = len(samples.beginnings)
-    test = None
-    if count >= FEWEST:
-        law = law_of(reader, samples.prompt, params, LEAST_EXPECTED / count)
-        test = chi_square(Counter(_cell(beginning, law) for beginning in samples.beginnings), law)
+    test = chi_square(Counter(_cell(beginning, law) for beginning in samples.beginnings), law) if count >= FEWEST else None
     return ContextTest(name, count, samples.drafted, samples.accepted, test)
 
 
-def _cell(beginning: Sequence[int], law: dict[Beginning, float]) -> Beginning:
+def _cell(beginning: Sequence[int], law: Mapping[Beginning, float]) -> Beginning:
     """The entry of the law that this beginning counts for."""
     whole = tuple(beginning)
     if whole in law:

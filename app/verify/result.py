@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.sanitize import sanitize
+from app.verify.distribution import FEWEST
 from app.verify.identity import PLAIN, Compared, Departure, faults, flip_p_value
 from app.verify.session import DrawnPair, Findings
 from app.verify.statistics import Interval, difference, holm
@@ -179,7 +180,7 @@ def summary_lines(findings: Findings, judgement: Judgement) -> list[tuple[str, s
     for context in findings.contexts:
         test = context.test
         outcome = f"chi-square {test.statistic:.1f} in {test.cells} cells, p = {_p(test.p_value)}" if test else (
-            "too few samples" if context.samples < 60 else "too certain to test"
+            "too few samples" if context.samples < FEWEST else "too certain to test"
         )
         lines.append((f"distribution, {context.prompt}", f"{context.samples} samples, {context.drafted} drafted: {outcome}"))
     for label, interval in (("greedy", judgement.greedy_difference), ("drawn", judgement.drawn_difference)):

@@ -14,9 +14,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from app.bench.prompts import BenchPrompt
 from app.interrupt import Interrupt
 from app.terminal import progress, say
-from app.verify.distribution import ContextTest, draw, judge
+from app.verify.distribution import ContextTest, draw, judge, law_of
 from app.verify.identity import PLAIN, Compared, Identity
 from app.verify.replies import Stopped, write
+from app.verify.statistics import LEAST_EXPECTED
 from engine import ChatMessage, ContextFull, Engine, GenerationRequest, SamplingParams
 from engine.errors import DecodeAborted
 from engine.exactness import Rereader, Rounding
@@ -24,6 +25,8 @@ from engine.shadow import Drawn, read_drawn
 
 IDENTITY_SHARE, DRAWN_SHARE = 0.45, 0.6
 """Of the time: until when replies at temperature 0, and whole drawn replies, are begun."""
+OVERTIME = 1.25
+"""Of the time: when what was begun is left unfinished."""
 TEMPLATE_TOKENS = 512
 """Room for a chat template and its default system prompt."""
 _SAMPLES_A_STEP = 10
@@ -82,6 +85,7 @@ class _Run:
         self._started = time.monotonic()
         self._findings = Findings()
         self._deadline = self._started + plan.seconds
+        self._hard_end = self._started + OVERTIME * plan.seconds
         self._identity = Identity(engine, reader, plan.modes, self._stopped)
         self._steps = len(plan.prompts) * (self._identity.steps + 3)
         self._steps += min(plan.contexts, len(plan.prompts)) * (plan.samples // _SAMPLES_A_STEP + 1)
@@ -135,32 +139,40 @@ class _Run:
 
     def _sample(self) -> bool:
         plan, complete = self._plan, True
-        for number, prompt in enumerate(plan.prompts[: plan.contexts], 1):
+        contexts = plan.prompts[: plan.contexts]
+        for number, prompt in enumerate(contexts):
             if self._time_is_up():
                 return False
-            done = 0
-
-            def one_more(name: str = prompt.question_id) -> None:
-                nonlocal done
-                done += 1
-                if done % _SAMPLES_A_STEP == 0:
-                    self._step(f"distribution, {name}: {done} of {plan.samples} samples")
-
-            # Each context gets an even share of what is left, its own law included.
-            begun = time.monotonic()
-            share = (self._deadline - begun) / (min(plan.contexts, len(plan.prompts)) - number + 1)
-            until = begun + 0.85 * share
-            samples = draw(
-                self._engine, replace(self._request(prompt), mode=plan.short_mode), plan.samples,
-                lambda until=until: self._stopped() or time.monotonic() > until, one_more,  # type: ignore[misc]
-            )
-            if self._stopped():
-                return False
-            complete = complete and len(samples.beginnings) == plan.samples
-            self._step(f"distribution, {prompt.question_id}: the target's own law")
-            if samples.prompt:
-                self._findings.contexts.append(judge(self._reader, prompt.question_id, samples, plan.sampling))
+            share = (self._deadline - time.monotonic()) / (len(contexts) - number)
+            complete = self._sample_at(prompt, time.monotonic() + share) and complete
         return complete
+
+    def _sample_at(self, prompt: BenchPrompt, until: float) -> bool:
+        """The target's law at one context, then as many samples as there is time for, up to those planned."""
+        plan, name, done = self._plan, prompt.question_id, 0
+        request = replace(self._request(prompt), mode=plan.short_mode)
+
+        def late() -> bool:
+            return self._stopped() or time.monotonic() > until
+
+        def one_more() -> None:
+            nonlocal done
+            done += 1
+            if done % _SAMPLES_A_STEP == 0:
+                self._show(f"distribution, {name}: {done} of {plan.samples} samples")
+
+        self._step(f"distribution, {name}: the target's own law")
+        try:
+            read = draw(self._engine, request, 1, self._stopped, lambda: None).prompt
+            law = law_of(self._reader, read, plan.sampling, LEAST_EXPECTED / plan.samples, late)
+            samples = draw(self._engine, request, plan.samples, late, one_more)
+        except ContextFull:  # said before
+            return True
+        except Stopped:
+            self._findings.contexts.append(ContextTest(name, 0, 0, 0, None))
+            return False
+        self._findings.contexts.append(judge(name, samples, law))
+        return len(samples.beginnings) == plan.samples
 
     # ---- helpers
 
@@ -181,12 +193,15 @@ class _Run:
         )
 
     def _step(self, what: str) -> None:
-        self._bar.update(self._task, advance=1, description=what)
-        if self._interrupt.seen:
+        self._show(what)
+        if self._stopped():
             raise Stopped
 
+    def _show(self, what: str) -> None:
+        self._bar.update(self._task, advance=1, description=what)
+
     def _stopped(self) -> bool:
-        return self._interrupt.seen
+        return self._interrupt.seen or time.monotonic() > self._hard_end
 
     def _time_is_up(self) -> bool:
         """Of this phase. One prompt is begun all the same."""
