@@ -5,7 +5,8 @@ The cost of n rows is neither flat nor a straight line. On two CPU cores a 1.5B 
 every row count keeps its own figure, per bucket of context length, and unmeasured ones are read off their
 neighbours. Figures move slowly: one reading on a busy machine decides nothing. The 1-row figure is the machine's
 pulse: most of what it moves by moves all figures of its bucket, so that a machine that slows down as a whole does
-not make the figures of rarer row counts look good.
+not make the figures of rarer row counts look good. Readings that are off to the same side one after another are no noise:
+from the second on each moves the figures further, so that a machine that throttles is known after four or five.
 """
 
 from __future__ import annotations
@@ -23,12 +24,19 @@ OWN_RATE, PULSE_OWN, PULSE_COMMON = 0.2, 0.05, 0.15
 CLIP = math.log(1.3)
 """A reading counts as at most 30 % off, so that one stall cannot overturn a decision."""
 
+DRIFT = math.log(1.15)
+"""A reading within 15 % of what was expected is noise."""
+STREAK_MOST = 3
+"""How many times further than one reading the last of a streak may move a figure."""
+
 
 class RowCosts:
     """Seconds of one decode by rows and context. Unknown until the first `set` or `observe`."""
 
     def __init__(self) -> None:
         self._buckets: list[dict[int, float]] = [{} for _ in range(len(CONTEXT_EDGES) + 1)]
+        self.streak = 0
+        """Readings in a row that were more than DRIFT above (below: negative) what was expected."""
 
     def known(self) -> bool:
         return any(self._buckets)
@@ -44,7 +52,11 @@ class RowCosts:
             figures[rows] = seconds
             return
         expected = self.seconds(rows, context)
-        error = max(-CLIP, min(CLIP, math.log(max(seconds, 1e-9) / expected)))
+        error = math.log(max(seconds, 1e-9) / expected)
+        side = (error > DRIFT) - (error < -DRIFT)
+        self.streak = self.streak + side if side * self.streak > 0 else side
+        further = min(max(abs(self.streak), 1), STREAK_MOST)
+        error = max(-CLIP * further, min(CLIP * further, error)) * further
         figures[rows] = expected * math.exp(error * (PULSE_OWN if rows == 1 else OWN_RATE))
         if rows == 1:
             for n in figures:

@@ -44,7 +44,7 @@ PLAIN = Plan("target", 0, "plain")
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a round taught. `kept[i]`: chance (0 or 1 at temperature 0) that candidate i was kept, up to the first
-    refusal; `seconds` of the whole round and of its target decode; `lookup_kept`: what the lookup's guess was
+    refusal; `seconds` of the whole round, and of checking alone (the target's decode and what it samples); `lookup_kept`: what the lookup's guess was
     worth in a round that did not use it; `target_confidence`: the target's top probability, where known."""
 
     origin: Origin
@@ -66,6 +66,9 @@ class LengthPolicy(Protocol):
     @property
     def state(self) -> str:
         """One sentence for people: what the rule is doing and why."""
+    @property
+    def action(self) -> str | None:
+        """What the rule did in this round to keep a loss away, as a sentence; mostly None."""
     @property
     def parked(self) -> bool:
         """True while a draft model is there and deliberately not used."""
@@ -89,6 +92,7 @@ class FixedLength:
     origin: Origin
     length: int
     state: str
+    action: str | None = None
     parked: bool = False
     wants_ease: bool = False
 
