@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import TextArea
 
-from app.chat.attachments import quoted, too_long
+from app.chat.attachments import quoted
 from app.chat.conversation import Attachment
 from app.sanitize import sanitize
 from app.tui.commands import CommandProblem, Given, parse
-from app.tui.keys import shown_key
 from app.tui.widgets.completion import Completion
-from app.tui.widgets.prompt_attachments import Attached, Record, gathered, pack_unsent, unpack_unsent
+from app.tui.widgets.prompt_attachments import pack_unsent, unpack_unsent
 from app.tui.widgets.prompt_chips import Chips
 from app.tui.widgets.prompt_history import PromptHistory, RecentPrompts
 from app.tui.widgets.prompt_input import FOLD_CHARACTERS, PromptInput
@@ -33,7 +31,6 @@ KEEP = 0.7
 """Seconds after the last change before the unsent text is handed out to be kept."""
 PATIENCE = 1.0
 """Seconds to wait for token counts before a message goes out without them; the engine refuses what is too long."""
-TAG = "prompt:"
 
 
 class Prompt(Vertical):
@@ -73,30 +70,20 @@ class Prompt(Vertical):
             self.text = text
             self.tag = tag
 
-    class Gathered(Message):
-        """Read in a thread: what the text brings along."""
-
-        def __init__(self, text: str, found: dict[str, Record], then_send: bool) -> None:
-            super().__init__()
-            self.text = text
-            self.found = found
-            self.then_send = then_send
-
     def __init__(self, history: RecentPrompts, cwd: Path | None = None, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.busy = False
         """A reply is being written: messages wait, commands do not."""
-        self._attached = Attached(cwd or Path.cwd())
         self._history = PromptHistory(history)
-        self._room: int | None = None
-        self._counting: dict[str, Attachment] = {}
+        self._cwd = cwd or Path.cwd()
+        self._chips = Chips(self._cwd)
         self._delays: dict[str, Timer] = {}
         self._sending = False
 
     def compose(self) -> ComposeResult:
         editor = PromptInput()
-        yield Completion(editor, self._attached.cwd)
-        yield Chips()
+        yield Completion(editor, self._cwd)
+        yield self._chips
         yield editor
 
     @property
@@ -116,25 +103,25 @@ class Prompt(Vertical):
     @property
     def unsent(self) -> str:
         """What there is to keep; the reverse of `load_unsent`."""
-        return pack_unsent(self.text, self._attached)
+        return pack_unsent(self.text, self._chips.attached)
 
     @property
     def context(self) -> int | None:
         """Tokens that one message may have; None while that is not known."""
-        return self._room
+        return self._chips.room
 
     @context.setter
     def context(self, tokens: int | None) -> None:
-        self._room = tokens
-        for record in self._attached.attachments:
-            if record.tokens is None:
-                self._count(record)
-        self._show_chips()
+        self._chips.set_room(tokens)
+
+    def tokens_counted(self, tag: str, count: int) -> None:
+        """The answer to CountTokens."""
+        self._chips.counted(tag, count)
 
     def load(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
         """Show this message to be edited and sent again."""
-        self._attached.clear()
-        self._attached.keep(attachments)
+        self._chips.attached.clear()
+        self._chips.attached.keep(attachments)
         self._history.forget()
         self._show_text(text)
 
@@ -173,7 +160,7 @@ class Prompt(Vertical):
         event.stop()
         row, column = self.input.selection.start
         before = self.input.document.get_line(row)[:column]
-        self.input.put_in(("" if not before or before.endswith(" ") else " ") + self._attached.paste(event.text) + " ")
+        self.input.put_in(("" if not before or before.endswith(" ") else " ") + self._chips.attached.paste(event.text) + " ")
 
     def on_prompt_input_asked(self, event: PromptInput.Asked) -> None:
         event.stop()
@@ -190,8 +177,8 @@ class Prompt(Vertical):
                 self._completion.take()
             case "close":
                 self._completion.close()
-            case "drop" if self._attached.shown:
-                self._drop(self._attached.shown[-1])
+            case "drop":
+                self._chips.leave_out_last()
 
     def _recall(self, text: str | None) -> None:
         if text is not None:
@@ -199,7 +186,7 @@ class Prompt(Vertical):
 
     def _show_text(self, text: str) -> None:
         if len(text) > 2 * FOLD_CHARACTERS:  # a long text of an old message
-            text = self._attached.paste(text)
+            text = self._chips.attached.paste(text)
         self.input.load_text(sanitize(text))
         self.input.move_cursor(self.input.document.end)
         self._look()
@@ -212,66 +199,18 @@ class Prompt(Vertical):
     def _hand_out(self) -> None:
         self.post_message(self.Changed(self.unsent))
 
-    # Attachments
-
     def _look(self) -> None:
-        self._gather(self.text, then_send=False)
+        self._chips.typing = self._completion.typing
+        self._chips.look(self.text)
 
-    def _gather(self, text: str, *, then_send: bool) -> None:
-        """Find what the text brings along; without a file in it that needs no thread."""
-        if "@" in text:
-            self._gather_files(text, then_send)
-        else:
-            self._take_gathered(text, gathered(text, self._attached), then_send)
-
-    @work(thread=True, exclusive=True)
-    def _gather_files(self, text: str, then_send: bool) -> None:
-        self.post_message(self.Gathered(text, gathered(text, self._attached), then_send))
-
-    def on_prompt_gathered(self, event: Gathered) -> None:
+    def on_chips_count(self, event: Chips.Count) -> None:
         event.stop()
-        self._take_gathered(event.text, event.found, event.then_send)
+        self.post_message(self.CountTokens(event.text, event.tag))
 
-    def _take_gathered(self, text: str, found: dict[str, Record], then_send: bool) -> None:
-        if text == self.text:
-            for attachment in self._attached.take(found):
-                self._count(attachment)
-            self._show_chips()
-            if then_send:
-                self._send_when_counted()
-        elif then_send:
-            self._gather(self.text, then_send=True)  # typed on meanwhile: what is there now is sent
-
-    def _count(self, attachment: Attachment) -> None:
-        if attachment not in self._counting.values():
-            tag = f"{TAG}{attachment.name}"
-            self._counting[tag] = attachment
-            self.post_message(self.CountTokens(attachment.text, tag))
-
-    def tokens_counted(self, tag: str, count: int) -> None:
-        """The answer to CountTokens."""
-        if (attachment := self._counting.pop(tag, None)) is not None:
-            self._attached.counted(attachment.name, attachment.text, count)
-            self._show_chips()
-            if self._sending and not self._uncounted:
-                self._submit()
-
-    @property
-    def _uncounted(self) -> bool:
-        return any(attachment.tokens is None for attachment in self._attached.attachments)
-
-    def _show_chips(self) -> None:
-        typing = self._completion.typing  # a folder on the way to a file is no mistake
-        items = [item for item in self._attached.items if item.name != typing or isinstance(item, Attachment)]
-        self.query_one(Chips).show(items, self._room, shown_key(self.app, "drop_attachment"))
-
-    def on_chips_dropped(self, event: Chips.Dropped) -> None:
+    def on_chips_counted(self, event: Chips.Counted) -> None:
         event.stop()
-        self._drop(event.name)
-
-    def _drop(self, name: str) -> None:
-        self._attached.leave_out(name)
-        self._show_chips()
+        if self._sending and not self._chips.uncounted:
+            self._submit()
 
     # Enter
 
@@ -294,7 +233,7 @@ class Prompt(Vertical):
             self._say("a reply is being written; stop it first, or wait")
         elif self.text.strip() and not self._sending:
             self._sending = True
-            self._gather(self.text, then_send=True)
+            self._chips.look(self.text, self._send)
 
     def _command(self, given: Given) -> None:
         if given.command.action == "attach":
@@ -303,9 +242,11 @@ class Prompt(Vertical):
         self.clear()
         self.post_message(self.CommandGiven(given))
 
-    def _send_when_counted(self) -> None:
-        """What is attached has to fit; the count comes from the engine and is waited for a moment."""
-        if self._room is None or not self._uncounted:
+    def _send(self, text: str) -> None:
+        """What is attached to `text` has been read. It has to fit: its tokens are waited for, for a moment."""
+        if text != self.text:
+            self._chips.look(self.text, self._send)  # typed on meanwhile: what is there now is sent
+        elif self._chips.room is None or not self._chips.uncounted:
             self._submit()
         else:
             self._later("send", PATIENCE, self._submit)
@@ -314,13 +255,11 @@ class Prompt(Vertical):
         if not self._sending:
             return
         self._sending = False
-        attached = self._attached
-        problem = attached.refused[0].reason if attached.refused else too_long(attached.attachments, self._room)
-        if problem:
+        if problem := self._chips.problem:
             self._say(problem)
             return
         text = self.text
-        message = self.Submitted(text[1:] if text.startswith("//") else text, tuple(attached.attachments))
+        message = self.Submitted(text[1:] if text.startswith("//") else text, tuple(self._chips.attached.attachments))
         self.clear()
         self._hand_out()
         self.post_message(message)
