@@ -66,6 +66,7 @@ class ChatSession:
         """The reply that is being made."""
         self._deleted: list[tuple[int, int]] = []
         """Chat and message of each deletion that can be undone."""
+        self._deleted_chats: list[int] = []
 
     # ---- which chat
 
@@ -160,9 +161,10 @@ class ChatSession:
         reply = self.sent.reply
         return ReplyJob(reply.chat_id, reply.id, self._read_by_model(self._index(reply.id)), self.settings, overflow)
 
-    def title_job(self) -> TitleJob | None:
-        """The engine's job for a title of this chat; None if it has one, or nothing was said yet."""
-        if self.chat is None or self.chat.title or len(self.path) < 2 or not self.path[-1].text:
+    def title_job(self, *, again: bool = False) -> TitleJob | None:
+        """The engine's job for a title of this chat; None if it has one (and none is wanted `again`), or nothing was said
+        yet."""
+        if self.chat is None or (self.chat.title and not again) or len(self.path) < 2 or not self.path[-1].text:
             return None
         return TitleJob(self.chat.id, self._read_by_model(len(self.path)))
 
@@ -246,6 +248,23 @@ class ChatSession:
         assert self.chat is not None
         self._deleted.append((self.chat.id, message_id))
         self.refresh()
+
+    def delete_chat(self) -> None:
+        """Delete the chat that is open, and start a new one; `undo_chat` brings it back."""
+        assert self.chat is not None
+        chat_id = self.chat.id
+        self._do(lambda store: store.delete_chats([chat_id]))
+        self._deleted_chats.append(chat_id)
+        self.start_new()
+
+    def undo_chat(self) -> bool:
+        """Open the chat that was deleted last again; False if there is none."""
+        if not self._deleted_chats:
+            return False
+        chat_id = self._deleted_chats.pop()
+        self._do(lambda store: store.restore_chats([chat_id]))
+        self.open(chat_id)
+        return True
 
     def undo(self) -> int | None:
         """Take the last deletion in this chat back; the message's id, or None if there is nothing to undo."""

@@ -6,9 +6,9 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App
 from textual.binding import BindingType
@@ -18,13 +18,17 @@ from app.chat.engine_host import EngineHost
 from app.chat.session import ChatSession
 from app.options import LoadChoices
 from app.paths import Paths
-from app.settings import Settings
+from app.settings import Settings, SettingsError, save_settings
 from app.store import ChatStore
 from app.tui.commands import CommandProvider
 from app.tui.keys import apply_keys, bind
 from app.tui.messages import HostSaid
 from app.tui.screens.chat import ChatScreen
+from app.tui.terminal_driver import terminal_driver
 from app.tui.themes import apply_theme, line_filters
+
+if TYPE_CHECKING:
+    from app.tui.screens.settings import SettingsResult
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -56,7 +60,7 @@ class PacelineApp(App[int]):
     ]
 
     def __init__(self, start: Start) -> None:
-        super().__init__()
+        super().__init__(driver_class=terminal_driver())
         # The helper of child processes is started with standard error passed on, which Textual replaces by something
         # that is no file. So it has to run before.
         resource_tracker.ensure_running()
@@ -69,7 +73,7 @@ class PacelineApp(App[int]):
             lambda event: self.post_message(HostSaid(event)), lambda: self.session.store, start.paths,
             state_budget_bytes=start.settings.kv_state_budget_mb << 20,
         )
-        self.chat_screen = ChatScreen(self.session, self.host, lambda: self.settings, self.load_models)
+        self.chat_screen = ChatScreen(self.session, self.host, self.paths, lambda: self.settings, self.load_models)
 
     def on_load(self) -> None:
         problem = apply_theme(self, self.settings.theme, os.environ)
@@ -87,9 +91,12 @@ class PacelineApp(App[int]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         return line_filters(self, super().get_line_filters())
 
-    def load_models(self) -> None:
-        """Load the chosen models, in the place of what is loaded."""
-        self.host.load(self.choices)
+    def load_models(self, target: str | None, fetch: bool) -> None:
+        """Load the chosen models, in the place of what is loaded; with a `target`, that one and its usual draft from now
+        on. `fetch` what is not on this disk."""
+        if target is not None:
+            self.choices = replace(self.choices, target=target, draft=None)
+        self.host.load(replace(self.choices, yes=self.choices.yes or fetch))
 
     async def on_host_said(self, message: HostSaid) -> None:
         await self.chat_screen.hear(message.event)
@@ -98,6 +105,29 @@ class PacelineApp(App[int]):
         """After the run: let the engine keep what it read, and end it. Takes seconds at most."""
         self.host.close()
         self.session.store.close()
+
+    def action_help(self) -> None:
+        from app.tui.screens.help import HelpScreen
+
+        self.push_screen(HelpScreen(self.settings.keys))
+
+    def action_settings(self) -> None:
+        from app.tui.screens.settings import SettingsScreen
+
+        self.push_screen(SettingsScreen(self.settings, self.session.settings), self._take_settings)
+
+    def _take_settings(self, result: SettingsResult | None) -> None:
+        """What was saved in the settings screen takes effect."""
+        if result is None:
+            return
+        if result.chat is not None:
+            self.session.set_settings(result.chat)
+        try:
+            save_settings(self.paths, result.settings, self.settings)
+        except SettingsError as error:
+            self.notify(f"{error}; the settings hold until you leave", severity="error", markup=False)
+        self.settings = result.settings
+        self.host.keep_states_within(result.settings.kv_state_budget_mb << 20)
 
     async def action_quit(self) -> None:
         self.chat_screen.keep_unsent()

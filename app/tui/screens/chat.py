@@ -8,10 +8,9 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import Screen
 from textual.widgets import Static
 
-from app.chat.conversation import Attachment
+from app.chat.conversation import Attachment, Message
 from app.chat.engine_host import EngineHost
 from app.chat.events import (
     EngineLost,
@@ -30,16 +29,20 @@ from app.chat.events import (
     TitleMade,
     TokensCounted,
 )
+from app.chat.pace import PaceSnapshot
 from app.chat.session import ChatSession
 from app.errors import AppError
+from app.paths import Paths
 from app.settings import Settings
 from app.tui.commands import perform
-from app.tui.keys import bind
+from app.tui.keys import bind, shown_key
 from app.tui.replies import Replies
+from app.tui.screens.chat_dialogs import ChatDialogs
 from app.tui.screens.message_actions import MessageActions
 from app.tui.widgets.code_block import CodeBlock
 from app.tui.widgets.find_bar import FindBar
 from app.tui.widgets.message import MessageView
+from app.tui.widgets.pace import PacePanel
 from app.tui.widgets.prompt import Prompt
 from app.tui.widgets.status import Activity, StatusLine, pair_name
 from app.tui.widgets.transcript import Transcript
@@ -49,7 +52,7 @@ WIDE = 110
 EMPTY = "What shall we talk about?"
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(ChatDialogs):
     """One chat at a time. The session says which."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,6 +61,8 @@ class ChatScreen(Screen[None]):
         bind("history", "history"),
         bind("find", "find", priority=True),
         bind("reload", "reload"),
+        bind("models", "models"),
+        bind("system", "system"),
         bind("rename", "rename"),
         bind("details", "details"),
         bind("regenerate", "regenerate"),
@@ -72,11 +77,15 @@ class ChatScreen(Screen[None]):
     ]
     HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (WIDE, "-wide")]
 
-    def __init__(self, session: ChatSession, host: EngineHost, settings: Callable[[], Settings], load: Callable[[], None]) -> None:
-        """`load` asks the host for the chosen models, again if need be."""
+    def __init__(
+        self, session: ChatSession, host: EngineHost, paths: Paths, settings: Callable[[], Settings],
+        load: Callable[[str | None, bool], None],
+    ) -> None:
+        """`load` has the host load the chosen models, or another target; and fetch them, if that is wanted."""
         super().__init__()
         self.session = session
-        self._host = host
+        self.host = host
+        self.paths = paths
         self._settings = settings
         self._load = load
         self.transcript = Transcript(id="transcript")
@@ -87,49 +96,65 @@ class ChatScreen(Screen[None]):
         self._find = FindBar(id="find")
         self._replies = Replies(session, host, self.transcript, self.activity, lambda: settings().on_context_full)
         self._actions = MessageActions(self, self._replies)
+        self._pace = PacePanel(id="pace")
         self._thinking_opened = False
         self._coloured = False
+        self._missing = False
+        """The models that were chosen are not on this disk."""
 
     def compose(self) -> ComposeResult:
         yield self._title
-        with Horizontal(id="middle"), Vertical(id="main"):
-            yield Static(EMPTY, id="empty", markup=False)
-            yield self.transcript
-            yield self._find
-            yield self.activity
-            yield self.prompt
+        with Horizontal(id="middle"):
+            with Vertical(id="main"):
+                yield Static(EMPTY, id="empty", markup=False)
+                yield self.transcript
+                yield self._find
+                yield self.activity
+                yield self.prompt
+            yield self._pace
         yield self.status
 
     async def on_mount(self) -> None:
+        self._pace.display = self._settings().show_pace
         if self._settings().colour_origins:
             self.action_origins()
         await self.show_chat()
         self.prompt.focus()
-        self.call_after_refresh(self._load)
+        self.call_after_refresh(self._load, None, False)
 
     # ---- the chat shown
 
     async def show_chat(self) -> None:
         """Show the session's chat from its end, with what was not sent of it in the prompt."""
         chat = self.session.chat
-        self._host.open_chat(chat.id if chat is not None else None)
+        self.host.open_chat(chat.id if chat is not None else None)
         self.transcript.mark(None, "")
         await self._replies.show_path(fresh=True)
+        self.show_numbers(None)
         self.prompt.load_unsent(chat.unsent if chat is not None else "")
-        self._show_title()
+        self.show_title()
         self.update_hints()
+        self.prompt.focus()
 
     async def show_path(self) -> None:
         """Show what has changed in the session's path."""
         await self._replies.show_path()
-        self._show_title()
+        self.show_title()
         self.update_hints()
 
-    def _show_title(self) -> None:
+    def show_title(self) -> None:
         chat = self.session.chat
         self._title.update(chat.title if chat is not None and chat.title else "New chat" if not self.session.path else "Chat")
         self.set_class(not self.session.path, "-empty")
         self.prompt.busy = self.session.replying
+
+    def show_numbers(self, message: Message | None) -> None:
+        """On the pace panel: those of that reply, or of the last one."""
+        if self.session.replying:
+            return
+        of = message if message is not None else next((m for m in reversed(self.session.path) if m.role == "assistant"), None)
+        snapshot = PaceSnapshot.from_report(of.report) if of is not None and of.role == "assistant" else None
+        self._pace.show(snapshot, heading="Pace of the selected reply" if message is not None else "Pace", live=False)
 
     def update_hints(self) -> None:
         """The keys that matter now, on the status line."""
@@ -151,20 +176,20 @@ class ChatScreen(Screen[None]):
 
     async def on_prompt_command_given(self, event: Prompt.CommandGiven) -> None:
         if not await perform(self, event.given):
-            self.notify(f"/{event.given.command.name} is not possible now", severity="warning", markup=False)
+            self.tell(f"/{event.given.command.name} is not possible now")
 
     def on_prompt_changed(self, event: Prompt.Changed) -> None:
         self.session.keep_unsent(event.unsent)
 
     def on_prompt_count_tokens(self, event: Prompt.CountTokens) -> None:
-        self._host.count_tokens(event.text, event.tag)
+        self.host.count_tokens(event.text, event.tag)
 
     async def send(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         """Send a message, or the edited one in the place of the old."""
-        if self._host.state in ("empty", "lost"):
-            self._load()
+        if self.host.state in ("empty", "lost"):
+            self._load(None, False)
         await self._actions.send(text, attachments)
-        self._show_title()
+        self.show_title()
         self.update_hints()
 
     # ---- what the host says
@@ -189,15 +214,12 @@ class ChatScreen(Screen[None]):
                 self.activity.progress(stage, fraction, "Esc stops")
             case ModelReady():
                 self._ready(event)
-            case ModelMissing(files):
-                self.status.model = "no model"
-                self.activity.problem(f"not on this disk: {', '.join(files)} · F3 gets them")
-            case ModelFailed(text):
-                self.status.model = "no model"
-                self.activity.problem(f"{text} · F5 loads again")
-            case EngineLost(text):
-                self.status.model = "no model"
-                self.activity.problem(f"{text} · F5 loads again")
+            case ModelMissing(files, size):
+                self._missing = True
+                much = f" ({size / 1e9:.1f} GB)" if size else ""
+                self._without_model(f"not on this disk: {', '.join(files)}{much} · {shown_key(self.app, 'models')} fetches them")
+            case ModelFailed(text) | EngineLost(text):
+                self._without_model(f"{text} · {shown_key(self.app, 'reload')} loads the model")
             case StoreFailed(text):
                 self.session.go_to_memory(text)
             case TitleMade(chat_id, title):
@@ -213,8 +235,13 @@ class ChatScreen(Screen[None]):
         if event.notices:
             self.activity.remark(" · ".join(event.notices))
 
+    def _without_model(self, why: str) -> None:
+        self.status.model, self.status.pace = "no model", ""
+        self.activity.problem(why)
+
     def _show_pace(self, event: PaceChanged) -> None:
         snapshot = event.snapshot
+        self._pace.show(snapshot)
         self.status.context = f"{snapshot.context_used:,}/{snapshot.context_size:,} context"
         self.status.pace = f"{snapshot.tokens_per_second:.1f} tokens/s"
 
@@ -224,21 +251,22 @@ class ChatScreen(Screen[None]):
             self.prompt.load(given_back.text, given_back.attachments)
             self.prompt.focus()
         elif self._settings().auto_title and event.state == "complete" and (job := self.session.title_job()) is not None:
-            self._host.title(job)
-        self._show_title()
+            self.host.title(job)
+        self.show_numbers(None)
+        self.show_title()
         self.update_hints()
 
     def _named(self, chat_id: int, title: str) -> None:
         if self.session.chat is not None and self.session.chat.id == chat_id:
             self.session.refresh()
-            self._show_title()
+            self.show_title()
 
     # ---- keys and commands
 
     def action_cancel(self) -> None:
         """Stop what goes on; else go between the prompt and the messages."""
-        if self.session.replying or self._host.state == "loading":
-            self._host.cancel()
+        if self.session.replying or self.host.state == "loading":
+            self.host.cancel()
             self.activity.wait("stopping…")
         elif self.focused is self.transcript:
             self.transcript.cursor = None
@@ -247,22 +275,9 @@ class ChatScreen(Screen[None]):
             self.transcript.focus()
             self.run_worker(self.transcript.move_cursor(0))
 
-    async def action_new_chat(self) -> None:
-        if self._may_leave():
-            self.session.start_new()
-            await self.show_chat()
-            self.prompt.focus()
-
-    async def open_chat(self, chat_id: int) -> None:
-        """Show another chat."""
-        if self._may_leave():
-            self.session.open(chat_id)
-            await self.show_chat()
-            self.prompt.focus()
-
-    def _may_leave(self) -> bool:
+    def may_leave(self) -> bool:
         if self.session.replying:
-            self.notify("a reply is being written; Esc stops it", severity="warning", markup=False)
+            self.tell("a reply is being written; Esc stops it")
             return False
         self.keep_unsent()
         return True
@@ -273,23 +288,27 @@ class ChatScreen(Screen[None]):
 
     async def action_regenerate(self) -> None:
         if self.session.replying:
-            self.notify("a reply is being written; Esc stops it", severity="warning", markup=False)
+            self.tell("a reply is being written; Esc stops it")
         elif not await self._replies.regenerate(self.transcript.cursor):
-            self.notify("there is no message to reply to", severity="warning", markup=False)
+            self.tell("there is no message to reply to")
         self.update_hints()
 
     def action_reload(self) -> None:
-        self._load()
+        self._load(None, False)
 
-    def action_rename(self, title: str = "") -> None:
-        if title:
-            self.session.rename(title)
-            self._show_title()
+    def action_models(self, name: str = "") -> None:
+        """Load another model; or fetch the chosen ones, if they are missing."""
+        if name or self._missing:
+            self._load(name or None, self._missing)
+            self._missing = False
         else:
-            self.prompt.begin("/rename ")
+            self.tell("/model NAME loads another model; `paceline models list` shows what there is")
 
     def action_find(self, words: str = "") -> None:
         self._find.open(words)
+
+    def action_pace(self) -> None:
+        self._pace.display = not self._pace.display
 
     def action_origins(self) -> None:
         self._coloured = not self._coloured
@@ -329,7 +348,10 @@ class ChatScreen(Screen[None]):
         try:
             await self._actions.do(event.what)
         except AppError as error:
-            self.notify(str(error), severity="error", markup=False)
+            self.tell(str(error), failed=True)
+
+    def on_transcript_cursor_moved(self, event: Transcript.CursorMoved) -> None:
+        self.show_numbers(event.message)
 
     async def on_message_view_clicked(self, event: MessageView.Clicked) -> None:
         self.transcript.cursor = event.message_id

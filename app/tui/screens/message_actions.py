@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from app.chat.conversation import Attachment, Message
-from app.paths import Paths
 from app.tui import clipboard
 from app.tui.replies import Replies
 
@@ -59,7 +58,7 @@ class MessageActions:
     async def _copy(self, text: str) -> None:
         app = self._screen.app
         told = await asyncio.to_thread(
-            clipboard.copy, text, lambda sent: app.call_from_thread(app.copy_to_clipboard, sent), Paths.find().logs.parent
+            clipboard.copy, text, lambda sent: app.call_from_thread(app.copy_to_clipboard, sent), self._screen.paths.chats
         )
         self._screen.notify(told, markup=False)
 
@@ -140,8 +139,15 @@ class MessageActions:
         self._say("deleted with what followed; u brings it back")
 
     async def undo(self) -> None:
-        """Bring back what was deleted last in this chat."""
-        restored = self._screen.session.undo()
+        """Bring back what was deleted last: in this chat, or else a chat."""
+        session = self._screen.session
+        if session.replying:
+            self._say("a reply is being written; Esc stops it")
+            return
+        restored = session.undo()
+        if restored is None and session.undo_chat():
+            await self._screen.show_chat()
+            return
         if restored is None:
             self._say("there is nothing to undo")
             return

@@ -65,6 +65,13 @@ class Transcript(VerticalScroll):
             super().__init__()
             self.what = what
 
+    class CursorMoved(TextualMessage):
+        """Another message is selected, or none."""
+
+        def __init__(self, message: Message | None) -> None:
+            super().__init__()
+            self.message = message
+
     class Positioned(TextualMessage):
         """Where the view stands has changed: following or not, and the window's edges."""
 
@@ -308,6 +315,7 @@ class Transcript(VerticalScroll):
         for message_id, selected in ((old, False), (new, True)):
             if message_id is not None and (view := self.view(message_id)) is not None:
                 view.set_class(selected, "-cursor")
+        self.post_message(self.CursorMoved(self.selected))
 
     async def action_cursor(self, step: int) -> None:
         await self.move_cursor(step)

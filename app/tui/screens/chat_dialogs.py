@@ -1,0 +1,184 @@
+"""What the chat screen opens over itself, and what its commands do with whole chats: the chat list, details, presets,
+files. Each dialog dismisses with a value; here it takes effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from textual.screen import Screen
+
+from app.chat.engine_host import EngineHost
+from app.chat.session import ChatSession
+from app.errors import AppError
+from app.paths import Paths
+from app.store.errors import NotFound
+from app.tui.widgets.prompt import Prompt
+
+Result = TypeVar("Result")
+
+
+class ChatDialogs(Screen[None]):
+    """The part of the chat screen that deals with whole chats."""
+
+    session: ChatSession
+    host: EngineHost
+    paths: Paths
+    prompt: Prompt
+
+    async def show_chat(self) -> None:
+        """Show the session's chat; see ChatScreen."""
+        raise NotImplementedError
+
+    def may_leave(self) -> bool:
+        """Whether another chat can be shown now; what stands in the prompt is kept."""
+        raise NotImplementedError
+
+    def show_title(self) -> None:
+        raise NotImplementedError
+
+    # ---- which chat
+
+    async def action_new_chat(self) -> None:
+        if self.may_leave():
+            self.session.start_new()
+            await self.show_chat()
+
+    async def open_chat(self, chat_id: int) -> None:
+        """Show another chat."""
+        if self.may_leave():
+            self.session.open(chat_id)
+            await self.show_chat()
+
+    def action_history(self, words: str = "") -> None:
+        from app.tui.screens.history import HistoryScreen
+
+        if not self.may_leave():
+            return
+        chat = self.session.chat
+        self.app.push_screen(HistoryScreen(self.session.store, chat.id if chat is not None else None, words), self._chosen)
+
+    async def _chosen(self, chat_id: int | None) -> None:
+        """Back from the chat list, where the chat that is open may have been renamed or deleted."""
+        from app.tui.screens.history import NEW
+
+        if chat_id is not None and chat_id != NEW:
+            await self.open_chat(chat_id)
+            return
+        try:
+            if chat_id == NEW:
+                raise NotFound("a new one is wanted")
+            self.session.refresh()
+        except NotFound:
+            self.session.start_new()
+            await self.show_chat()
+        self.show_title()
+
+    def action_details(self) -> None:
+        from app.tui.screens.details import DetailsScreen
+
+        if self.session.chat is None:
+            self.tell("this chat has nothing in it yet")
+        else:
+            self.app.push_screen(DetailsScreen(self.session.store, self.session.chat.id))
+
+    async def action_delete(self) -> None:
+        """Delete the chat that is open."""
+        if self.session.chat is not None and self.may_leave():
+            self.host.forget_chats([self.session.chat.id])
+            self.session.delete_chat()
+            await self.show_chat()
+            self.tell("the chat is deleted; /undo brings it back")
+
+    # ---- its name and settings
+
+    def action_rename(self, title: str = "") -> None:
+        from app.tui.screens.ask_line import AskLine
+
+        def rename(given: str | None) -> None:
+            if given is not None and given.strip():
+                self.session.rename(" ".join(given.split()))
+                self.show_title()
+
+        if title:
+            rename(title)
+        else:
+            self.app.push_screen(AskLine("Title of this chat:", self.session.chat.title if self.session.chat else ""), rename)
+
+    def action_make_title(self) -> None:
+        job = self.session.title_job(again=True)
+        if job is None:
+            self.tell("there is nothing yet to name it after")
+        else:
+            self.host.title(job)
+
+    async def action_system(self, text: str = "") -> None:
+        if text:
+            self.session.set_settings(self.session.settings.model_copy(update={"system": text, "preset": None}))
+            self.tell("this chat has a new system prompt")
+        else:
+            await self.app.run_action("settings")
+
+    def action_preset(self, name: str = "") -> None:
+        """Take a preset by its name, or choose one."""
+        if name:
+            self._attempt(lambda: self._take_preset(name))
+            return
+        from app.tui.screens.presets import PresetsScreen
+
+        def take(chosen: object) -> None:
+            if chosen is not None:
+                self.session.set_settings(chosen)  # type: ignore[arg-type]
+                self.tell(f"this chat uses the preset {self.session.settings.preset}")
+
+        self.app.push_screen(PresetsScreen(self.paths, self.session.settings), take)
+
+    def _take_preset(self, name: str) -> None:
+        from app.settings import load_presets
+
+        presets = {preset.name.lower(): preset for preset in load_presets(self.paths)}
+        if (preset := presets.get(name.lower())) is None:
+            raise AppError(f"there is no preset {name!r}; /preset lists them")
+        self.session.set_settings(preset.applied())
+        self.tell(f"this chat uses the preset {preset.name}")
+
+    # ---- files
+
+    def action_export(self, file: str = "") -> None:
+        """Save the chat into a file, or into the present folder under its title."""
+        from app.transfer import save_export
+
+        if self.session.chat is None:
+            self.tell("this chat has nothing in it yet")
+            return
+        chat_id = self.session.chat.id
+        self._attempt(lambda: self.tell(f"saved as {save_export(self.session.store, [chat_id], Path(file or '.'))}"))
+
+    async def action_import(self, file: str) -> None:
+        """Read a file of chats."""
+        from app.transfer import import_file
+
+        try:
+            imported = await asyncio.to_thread(import_file, self.session.store, Path(file).expanduser())
+        except AppError as error:
+            self.tell(str(error), failed=True)
+            return
+        self.tell(f"read {imported.summary}")
+        if len(imported.chat_ids) == 1:
+            await self.open_chat(imported.chat_ids[0])
+
+    # ---- saying so
+
+    def tell(self, line: str, *, failed: bool = False) -> None:
+        """One line that passes."""
+        self.notify(line, severity="error" if failed else "information", markup=False)
+
+    def _attempt(self, call: Callable[[], Result]) -> None:
+        try:
+            call()
+        except AppError as error:
+            self.tell(str(error), failed=True)
+
