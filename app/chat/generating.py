@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import cast
 
@@ -11,9 +11,9 @@ from engine import EngineError, EngineProcess, Finished, GenerationEvent, Genera
 
 def events_of(
     process: EngineProcess, request: GenerationRequest, stopped: Callable[[], bool], between: Callable[[], None]
-) -> Iterator[GenerationEvent]:
+) -> Generator[GenerationEvent, None, None]:
     """The events of one reply; the last is Finished. `between` is called after each, when the process can be asked other
-    things. Raises EngineError."""
+    things. Closing it ends the reply. Raises EngineError."""
     events = cast("Generator[GenerationEvent, None, None]", process.generate(request))
     if stopped():  # `generate` has lowered the flag that a stop before it raised
         process.cancel()
@@ -30,6 +30,7 @@ def whole_reply(
     process: EngineProcess, request: GenerationRequest, stopped: Callable[[], bool], between: Callable[[], None]
 ) -> Finished:
     """The same without looking at what comes on the way. Raises EngineError."""
-    *_, last = events_of(process, request, stopped, between)
-    assert isinstance(last, Finished)
-    return last
+    for event in events_of(process, request, stopped, between):
+        if isinstance(event, Finished):
+            return event
+    raise AssertionError("events_of ends with Finished")

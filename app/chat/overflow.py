@@ -6,7 +6,8 @@ below the last turn it stands for, and the user's new message comes again below 
     ... older turns ... - summary - the user's message - the reply
 
 The older turns stay where they are, visible and searchable; the chat shows the summary as the line where they end for the
-model, which from then on reads the system prompt, the summary and what is below it. The last exchange is often what the
+model, which from then on reads the system prompt, the summary and what is below it. This is done as soon as the prompt
+leaves less than a quarter of the context for the reply (or less than the reply may take). The last exchange is often what the
 new message is about, so it follows in the summary word for word where it is short enough. When the context fills again,
 a new summary is made of the old one and what came after.
 """
@@ -37,23 +38,30 @@ PARTS_RESERVE = 160
 """Tokens for the instruction and the template's own text where a summary is made in parts."""
 
 
+class Crowded(Exception):
+    """The prompt fits, but leaves little room for the reply."""
+
+
 class Stopped(Exception):
     """The user took the reply back while room was made for it."""
 
 
-def summarise_older(process: EngineProcess, job: ReplyJob, desk: Desk, full: ContextFull) -> ReplyJob:
-    """The job as it can be done: with a summary in the place of its older turns, stored and told.
+def crowded_from(request: GenerationRequest, context: int) -> int:
+    """Tokens of a prompt beyond which room is made."""
+    return context - min(request.max_tokens, context // 4)
 
-    Raises `full` where there is nothing to summarise, Stopped, or EngineError.
-    """
+
+def summarise_older(process: EngineProcess, job: ReplyJob, desk: Desk) -> ReplyJob | None:
+    """The job as it can be done: with a summary in the place of its older turns, stored and told. None where there is
+    nothing to summarise. Raises Stopped or EngineError."""
     head = 1 if job.settings.system and job.messages[0].role == "system" else 0
     older, asked = job.messages[head:-1], job.messages[-1]
     if not any(message.role == "assistant" for message in older):
-        raise full
+        return None
     desk.emit(HostNotice(job.message_id, "the context is full: the older turns are being summarised"))
     summary = _summary(process, job.messages[:-1], desk)
     if not summary:
-        raise full
+        return None
     text = f"{HEADING}\n\n{summary}"
     start = max((at for at, message in enumerate(older) if message.role == "user"), default=len(older))
     last = _transcript(older[start:])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from app.chat.conversation import MessageState
 from app.chat.events import HostNotice, PromptRead
 from app.chat.generating import events_of
 from app.chat.jobs import ReplyJob
-from app.chat.overflow import Stopped, summarise_older
+from app.chat.overflow import Crowded, Stopped, crowded_from, summarise_older
 from app.chat.reply_writer import Desk, ReplyWriter
 from app.sanitize import sanitize
 from engine import (
@@ -40,13 +42,15 @@ def run_reply(process: EngineProcess, job: ReplyJob, desk: Desk) -> None:
     try:
         request = request_for(job, process.context)
         try:
-            finished = _drive(process, request, writer, desk)
-        except ContextFull as full:
-            if job.overflow != "summarise":
+            limit = crowded_from(request, process.context) if job.overflow == "summarise" else None
+            finished = _drive(process, request, writer, desk, limit)
+        except (Crowded, ContextFull) as full:
+            shorter = summarise_older(process, job, desk) if job.overflow == "summarise" else None
+            if shorter is not None:
+                writer, request = ReplyWriter(desk, shorter.message_id, process.context), request_for(shorter, process.context)
+            elif isinstance(full, ContextFull):
                 raise
-            job = summarise_older(process, job, desk, full)
-            writer = ReplyWriter(desk, job.message_id, process.context)
-            finished = _drive(process, request_for(job, process.context), writer, desk)
+            finished = _drive(process, request, writer, desk, None)
     except Stopped:
         writer.end("cancelled")
     except EngineDied as error:
@@ -71,19 +75,25 @@ def refuse_reply(job: ReplyJob, desk: Desk, line: str | None) -> None:
     ReplyWriter(desk, job.message_id, 0).end("failed" if line else "cancelled", line=line)
 
 
-def _drive(process: EngineProcess, request: GenerationRequest, writer: ReplyWriter, desk: Desk) -> Finished:
-    for event in events_of(process, request, desk.stopped, desk.between):
-        match event:
-            case PrefillProgress(done, total, cached):
-                desk.emit(PromptRead(writer.message_id, done, total, cached))
-            case Notice(text, dropped):
-                desk.emit(HostNotice(writer.message_id, sanitize(text), dropped))
-            case TextDelta():
-                writer.take(event)
-            case RoundDone():
-                writer.measure(event)
-            case Finished():
-                return event
+def _drive(
+    process: EngineProcess, request: GenerationRequest, writer: ReplyWriter, desk: Desk, limit: int | None
+) -> Finished:
+    """Hand the engine's events on. Raises EngineError, and Crowded for a prompt of more than `limit` tokens."""
+    with closing(events_of(process, request, desk.stopped, desk.between)) as events:
+        for event in events:
+            match event:
+                case PrefillProgress(_, total, _) if limit is not None and total > limit:
+                    raise Crowded
+                case PrefillProgress(done, total, cached):
+                    desk.emit(PromptRead(writer.message_id, done, total, cached))
+                case Notice(text, dropped):
+                    desk.emit(HostNotice(writer.message_id, sanitize(text), dropped))
+                case TextDelta():
+                    writer.take(event)
+                case RoundDone():
+                    writer.measure(event)
+                case Finished():
+                    return event
     raise AssertionError("events_of ends with Finished")
 
 

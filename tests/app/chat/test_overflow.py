@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.chat.engine_host import ReplyJob
-from app.chat.events import HostNotice, ModelReady, ReplyEnded, StoreFailed, SummaryMade
+from app.chat.events import HostNotice, ModelReady, PromptRead, ReplyEnded, StoreFailed, SummaryMade
 from app.chat.overflow import HEADING, INSTRUCTION, LAST_HEADING
 from engine import ChatMessage
 from tests.app.chat.hosting import Hosting
@@ -109,6 +109,22 @@ def test_the_model_reads_the_system_prompt_the_summary_and_the_message(hosting: 
     read = "Be brief. " * 8 + summary.text + prompt.text
     template = "<>system\n<>\n<>system\n<>\n<>user\n<>\n<>assistant\n".replace("<>", "x")
     assert ended.report["usage"]["prompt_tokens"] == len(read.encode()) + len(template)
+
+
+def test_room_is_made_before_a_reply_would_be_cut_for_want_of_it(hosting: Hosting) -> None:
+    chat = hosting.chat(max_tokens=300)
+    made, _ = summarised(hosting, chat)
+    read = {event.message_id: event.total for event in hosting.heard.all(PromptRead)}
+    before = [total for message_id, total in read.items() if message_id < made.summary_id]
+    assert max(before) <= CONTEXT - CONTEXT // 4
+    assert all(event.state == "length" for event in hosting.heard.all(ReplyEnded))
+
+
+def test_where_only_the_message_itself_is_long_the_reply_takes_what_room_there_is(hosting: Hosting) -> None:
+    ended = hosting.answer(hosting.chat(max_tokens=300), "x" * 900, "summarise")
+    assert ended.state == "context"
+    assert ended.text
+    assert hosting.heard.all(SummaryMade) == []
 
 
 def test_another_reply_to_the_same_message_stays_on_its_branch(hosting: Hosting) -> None:
