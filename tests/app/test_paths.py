@@ -11,7 +11,7 @@ from app.paths import Paths, writable
 
 def test_one_variable_moves_everything(tmp_path: Path) -> None:
     paths = Paths.find({"PACELINE_HOME": str(tmp_path)})
-    assert all(tmp_path in path.parents for path in (paths.models, paths.profiles, paths.logs, paths.config))
+    assert all(tmp_path in path.parents for path in (paths.models, paths.profiles, paths.logs, paths.config, paths.chats, paths.states))
 
 
 def test_models_can_live_on_another_disk(tmp_path: Path) -> None:
