@@ -21,6 +21,7 @@ from app.fit import Fit, fit_pair
 from app.machine import machine_with
 from app.paths import Paths
 from app.selection import STARTER, Selector
+from app.tune.store import in_use
 from models import BadCatalogue, Catalogue, Hardware, Inventory, ModelsError, load_catalogue
 from models.imports import Imports
 
@@ -70,6 +71,8 @@ class Facts:
     python: str = platform.python_version()
     executable: str = sys.executable
     system: str = f"{platform.system()} {platform.release()} {platform.machine()}"
+    tuned: tuple[str, ...] = ()
+    """Settings that `paceline tune` found here, in words, by target."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -80,7 +83,7 @@ class Facts:
             "models": [asdict(model) for model in self.models],
             "pairs_here": list(self.pairs_here), "default_pair": self.default_fit.as_json() if self.default_fit else None,
             "catalogue_fault": self.catalogue_fault, "profiles": [asdict(profile) for profile in self.profiles],
-            "bad_profiles": list(self.bad_profiles), "hub": asdict(self.hub),
+            "bad_profiles": list(self.bad_profiles), "tuned": list(self.tuned), "hub": asdict(self.hub),
         }
 
 
@@ -100,6 +103,7 @@ def collect(paths: Paths, *, offline: bool) -> Facts:
             pairs_here=tuple(pair.name for pair in catalogue.pairs if all(inventory.path_of(file) for file in pair.files)),
             default_fit=_default_fit(catalogue, inventory, machine), catalogue_fault=fault,
             profiles=tuple(good), bad_profiles=tuple(bad), hub=hub.result(),
+            tuned=in_use(paths, f"{build.version} {build.system_info}"),
         )
 
 

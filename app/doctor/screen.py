@@ -77,6 +77,7 @@ def _models(facts: Facts) -> Iterator[Line]:
         yield "learned", f"{profile.target}: {', '.join(parts)}" + ("" if profile.current else " (another build; measured anew)")
     if len(facts.profiles) > 3:
         yield "learned", f"and {len(facts.profiles) - 3} more"
+    yield from (("tuned", line) for line in facts.tuned)
     hub = facts.hub
     yield "hub", hub.state + (f" ({hub.detail})" if hub.detail and hub.state in ("reachable", "not asked") else "")
 

@@ -88,6 +88,14 @@ def in_words(settings: Mapping[str, Any]) -> str:
     return ", ".join(words.get(name, {}).get(value) or f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
 
 
+def in_use(paths: Paths, build: str) -> tuple[str, ...]:
+    """What loads with this build of llama.cpp use, one line for each pair, without asking llama.cpp."""
+    entries = [entry for entry in load(paths) if entry.machine.get("build") == build]
+    words = ((entry, [in_words(entry.settings)] if entry.settings else []) for entry in entries)
+    lines = ((entry, [*found, *([f"draft {Path(entry.better_draft).name}"] if entry.better_draft else [])]) for entry, found in words)
+    return tuple(f"{entry.target.partition(':')[0]}: {', '.join(found)}" for entry, found in lines if found)
+
+
 def this_machine() -> dict[str, str]:
     """What a measured time depends on, besides the files."""
     from app.bench.manifest import cpu_name

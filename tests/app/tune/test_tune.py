@@ -79,6 +79,13 @@ def test_another_machine_s_settings_are_not_ours(paths: Paths, pair: LocalPair) 
     assert store.reset(paths, None) == 1
 
 
+def test_doctor_tells_what_is_in_use(paths: Paths, pair: LocalPair, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(paths, pair, settings={"threads": 3, "flash_attention": False}, better_draft="/m/e.gguf")
+    main(["doctor", "--offline"])
+    assert "target.gguf: threads 3, flash attention off, draft e.gguf" in capsys.readouterr().out
+    assert store.in_use(paths, "another build") == ()
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"format": 99, "tuned": []}', '{"format": 1, "tuned": [{"nonsense": 1}]}', "[]"])
 def test_a_file_that_cannot_be_read_counts_as_empty(paths: Paths, pair: LocalPair, text: str) -> None:
     store.location(paths).parent.mkdir(parents=True, exist_ok=True)
@@ -179,6 +186,6 @@ def test_ctrl_c_ends_it_cleanly(home: Path, named: list[str]) -> None:
         process.communicate(timeout=6)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=20)
     assert process.returncode == 130, err
     assert b"what was decided until then is kept" in err
