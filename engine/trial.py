@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -59,8 +59,8 @@ class Trial:
         self._next = 0
 
     def open(self, config: LoadConfig, depth: int, longest: int) -> int:
-        """Make a cache for `depth` tokens and samples of up to `longest`, and read the text into it. Raises LoadFailed
-        where it does not fit into memory or cannot be made."""
+        """Make a cache for `depth` tokens, or as many as the model can, and samples of up to `longest`, and read the text
+        into it. Raises LoadFailed where it does not fit into memory or cannot be made."""
         small = _small(config, depth + longest + SPARE_TOKENS)
         number, self._next = self._next, self._next + 1
         self._ask(_Call("open", number, small, buffer_sizes(small)[0], tokens=depth))
@@ -100,8 +100,6 @@ def _answer(report: tuple[str, Any]) -> Any:
 
 
 def _small(config: LoadConfig, tokens: int) -> LoadConfig:
-    from dataclasses import replace
-
     return replace(config, draft=None, context=max(256, tokens), max_block=BLOCK_ROWS, profile_dir=None)
 
 
@@ -146,8 +144,11 @@ def _run(call: _Call, model: Any, tokens: list[int], ways: dict[int, _Way]) -> A
     from engine.loading import open_context
 
     context = open_context(call.config, model, call.config.context, BLOCK_ROWS)
-    way = _Way(context, tokens, call.tokens)
     try:
+        depth = min(call.tokens, context.n_ctx - (call.config.context - call.tokens))
+        if depth < 1:
+            raise LoadFailed(f"{model.path.name} has learned too short a context for this")
+        way = _Way(context, tokens, depth)
         way.fill()
     except BaseException:
         context.close()

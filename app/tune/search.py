@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Literal, Protocol
 
 from app.tune.decision import FAMILY_RISK, LEAST_GAIN, Gain, gain_of, pairs_needed
-from engine import EngineError, LoadConfig
+from engine import LoadConfig, LoadFailed
 from engine.trial import BLOCK_ROWS, PROMPT_TOKENS, Part
 
 TURN: Mapping[Part, int] = {"row": 120, "block": 10, "prompt": 2}
@@ -141,9 +141,7 @@ class Search:
             self._tell(f"{dimension.name}: trying {next(iter(tried.values()))}")
             try:
                 number = timer.open(replace(self.config, **tried), self._depths[dimension.depth], self._longest(dimension))
-            except EngineError as error:
-                if type(error).__name__ != "LoadFailed":
-                    raise
+            except LoadFailed as error:
                 self.outcomes.append(Outcome(dimension.name, tried, "does not fit", reason=str(error)))
                 continue
             screened = self._pairs(timer, dimension, now, number, SCREENING)

@@ -139,6 +139,9 @@ def test_a_trial_times_two_caches_on_one_model(target: Path) -> None:
             assert all(seconds > 0 for seconds in sample.values())
         with pytest.raises(LoadFailed):
             trial.open(replace(base, flash_attention=False, kv_type="q8_0"), 128, 128)
+        with pytest.raises(LoadFailed, match="too short a context"):
+            trial.open(base, 128, 4000)
+        assert trial.sample(trial.open(base, 4000, 128), ("row",))["row"] > 0  # as deep as the model can
         trial.close(other)
         assert trial.sample(one, ("row",)).keys() == {"row"}
 
