@@ -80,6 +80,8 @@ KEYS: dict[str, KeyEntry] = {
     "list_export": KeyEntry("e", "Export", "list"),
     "list_import": KeyEntry("i", "Import", "list"),
     "list_details": KeyEntry("f8", "Details", "list"),
+    "list_context": KeyEntry("x", "Context", "list"),
+    "list_draft": KeyEntry("w", "Draft", "list"),
 }
 
 _HEARD_TOGETHER: dict[Where, frozenset[Where]] = {
@@ -174,12 +176,13 @@ def shown_key(app: App[object], id: str) -> str:
 
 
 def written(key: str) -> str:
-    """A key as it is written for the user: `Ctrl+Q`, `Page Up`."""
+    """A key as it is written for the user: `Ctrl+Q`, `PgUp`, and `n` for the letter alone."""
     *modifiers, name = key.split("+")
-    character = key_to_character(name)
-    return "+".join([*(part.capitalize() for part in modifiers), _WRITTEN.get(name) or (character or name).capitalize()])
+    character = _WRITTEN.get(name) or key_to_character(name) or name.capitalize()
+    return "+".join([*(part.capitalize() for part in modifiers), character.upper() if modifiers and len(name) == 1 else character])
 
 
 _WRITTEN = {
     "escape": "Esc", "up": "↑", "down": "↓", "left": "←", "right": "→", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del",
+    "tab": "Tab", "space": "Space", "slash": "/",
 }

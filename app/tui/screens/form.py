@@ -17,6 +17,9 @@ from textual.widgets import Checkbox, Input, Label, Select, TextArea
 
 from app.settings import describe
 
+NARROW: list[tuple[int, str]] | None = [(0, "-narrow"), (76, "-roomy")]
+"""For a screen's HORIZONTAL_BREAKPOINTS: from how many columns on there is room for hints."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -73,7 +76,7 @@ class FormRow(Vertical):
         Input { height: 1; padding: 0 1; }
         TextArea { height: auto; min-height: 2; max-height: 8; padding: 0 1; }
         .hint { width: 33; color: $text-muted; padding: 0 0 0 1; }
-        .problem { display: none; color: $text-error; text-style: bold; padding: 0 0 0 22; }
+        .problem { display: none; width: 1fr; color: $text-error; text-style: bold; padding: 0 0 0 22; }
         &.-wrong .problem { display: block; }
         &.-wrong .label { color: $text-error; text-style: bold; }
     }
@@ -107,7 +110,9 @@ class FormRow(Vertical):
                 editor.cursor_blink = False
                 return editor
             case _:
-                return Input("" if value is None else f"{value:g}" if isinstance(value, float) else str(value))
+                line = Input("" if value is None else f"{value:g}" if isinstance(value, float) else str(value))
+                line.cursor_blink = False
+                return line
 
     @property
     def value(self) -> Any:

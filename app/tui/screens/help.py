@@ -16,12 +16,14 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 
 from app.tui.commands import COMMANDS
-from app.tui.keys import KEYS, Where, bind, checked, keys_of, written
+from app.tui.keys import KEYS, Where, bind, checked, keys_of, shown_key, written
 from app.tui.widgets.prompt_input import PromptInput
 
 HEADINGS: dict[Where, str] = {
     "everywhere": "Everywhere", "chat": "In the chat", "prompt": "In the prompt", "message": "On a message", "list": "In lists and forms",
 }
+ROOMY = 76
+"""Columns from which on the names for settings.toml are shown."""
 EDITING = "Editing text"
 COMMANDS_HEADING = "Commands, typed into the prompt"
 
@@ -105,14 +107,19 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="box") as box:
             box.border_title = "Help"
-            box.border_subtitle = "↑ ↓ scroll · Esc close · names at the right are for settings.toml"
-            yield Input(placeholder="type to find a key or a command", compact=True)
+            find = Input(placeholder="type to find a key or a command", compact=True)
+            find.cursor_blink = False
+            yield find
             with VerticalScroll(id="lines", can_focus=False):
                 yield Static(markup=False)
 
     def on_mount(self) -> None:
         self._lines = help_lines(self.app, self.app.screen_stack[-2], self._own)
         self._show("")
+
+    def on_resize(self) -> None:
+        if self._lines:
+            self._show(self.query_one(Input).value)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._show(event.value)
@@ -121,17 +128,21 @@ class HelpScreen(ModalScreen[None]):
         self.query_one("#lines").scroll_relative(y=rows, animate=False)
 
     def _show(self, wanted: str) -> None:
+        names = self.size.width >= ROOMY
+        more = " · names at the right are for settings.toml" if names else ""
+        self.query_one("#box").border_subtitle = f"↑ ↓ scroll · {shown_key(self.app, 'close')} close{more}"
         words = wanted.lower().split()
         lines = [line for line in self._lines if all(word in f"{line.press} {line.words} {line.id}".lower() for word in words)]
-        self.query_one("#lines Static", Static).update(_laid_out(lines) if lines else Text("nothing has that in it", "dim"))
+        self.query_one("#lines Static", Static).update(_laid_out(lines, names=names) if lines else Text("nothing has that in it", "dim"))
 
 
-def _laid_out(lines: list[HelpLine]) -> Table:
-    """Under headings: keys, what they do, and the names at the right."""
+def _laid_out(lines: list[HelpLine], *, names: bool) -> Table:
+    """Under headings: keys, what they do, and the names at the right if there is room."""
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(style="bold", width=min(22, max(len(line.press) for line in lines)))
     table.add_column(ratio=1)
-    table.add_column(no_wrap=True, style="dim", justify="right")
+    if names:
+        table.add_column(no_wrap=True, style="dim", justify="right")
     heading = ""
     for line in lines:
         if line.heading != heading:
@@ -139,5 +150,5 @@ def _laid_out(lines: list[HelpLine]) -> Table:
                 table.add_row()
             table.add_row(Text(line.heading, "bold underline"))
             heading = line.heading
-        table.add_row(Text(line.press), Text(line.words), Text(line.id))
+        table.add_row(Text(line.press), Text(line.words), *([Text(line.id)] if names else []))
     return table

@@ -27,7 +27,7 @@ from app.settings import (
     save_presets,
 )
 from app.tui.keys import KEYS, bind, shown_key
-from app.tui.screens.form import Entry, Form
+from app.tui.screens.form import NARROW, Entry, Form
 from app.tui.screens.settings import SAMPLING
 
 NAMING = (Entry("name", "Name", empty=""), Entry("description", "In a few words", empty=""))
@@ -43,9 +43,11 @@ class PresetForm(ModalScreen[Preset | None]):
         #rows { height: 1fr; scrollbar-size-vertical: 1; padding: 1 0; }
         #buttons { height: 1; align-horizontal: right; margin: 1 0 0 0; }
         #buttons Button { margin: 0 0 0 2; }
+        &.-narrow .hint { display: none; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [bind("close", "dismiss"), bind("save", "save")]
+    HORIZONTAL_BREAKPOINTS = NARROW
 
     def __init__(self, preset: Preset) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from textual.widgets import Button, Label, Select
 
 from app.settings import ChatSettings, Settings
 from app.tui.keys import bind, shown_key
-from app.tui.screens.form import Entry, Form, Tick
+from app.tui.screens.form import NARROW, Entry, Form, Tick
 from app.tui.themes import THEMES
 
 SAMPLING = (
@@ -32,7 +32,7 @@ SAMPLING = (
 
 PROGRAM = (
     Entry("theme", "Theme", kind="choice"),
-    Entry("on_context_full", "When the context fills", kind="choice", choices=(
+    Entry("on_context_full", "When context is full", kind="choice", choices=(
         ("leave out the oldest turns", "drop"), ("stop the reply", "stop"), ("summarise the oldest turns", "summarise"),
     )),
     Entry("show_pace", "Pace panel", "open", kind="switch"),
@@ -63,9 +63,11 @@ class SettingsScreen(ModalScreen[SettingsResult | None]):
         #buttons { height: 1; align-horizontal: right; margin: 1 0 0 0; }
         #buttons Button { margin: 0 0 0 2; }
         #also { margin: 0 0 0 23; }
+        &.-narrow .hint { display: none; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [bind("close", "close"), bind("save", "save")]
+    HORIZONTAL_BREAKPOINTS = NARROW
 
     def __init__(self, settings: Settings, chat: ChatSettings | None = None) -> None:
         """Without a chat the settings that new chats start with are edited in its place."""

@@ -44,6 +44,14 @@ def test_what_is_offered_begins_with_what_is_typed() -> None:
     assert not matching("zzz")
 
 
+def test_every_command_has_an_action_in_the_app() -> None:
+    from app.tui.app import PacelineApp
+    from app.tui.screens.chat import ChatScreen
+
+    missing = [c.name for c in COMMANDS if not any(hasattr(owner, f"action_{c.action}") for owner in (ChatScreen, PacelineApp))]
+    assert missing == ["attach"]  # the prompt's own
+
+
 class Shown(Screen[None]):
     def __init__(self) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ def test_a_message_key_may_be_a_letter() -> None:
 
 
 @pytest.mark.parametrize(("key", "words"), [("ctrl+q", "Ctrl+Q"), ("pageup", "PgUp"), ("f1", "F1"), ("shift+enter", "Shift+Enter"),
-                                            ("question_mark", "?"), ("escape", "Esc")])
+                                            ("question_mark", "?"), ("escape", "Esc"), ("tab", "Tab"), ("slash", "/"), ("space", "Space"), ("n", "n"), ("enter", "Enter")])
 def test_keys_are_written_for_people(key: str, words: str) -> None:
     assert written(key) == words
 

@@ -21,7 +21,7 @@ from app.settings import (
 )
 from app.tui.keys import KEYS, apply_keys, bind
 from app.tui.screens.form import FormRow
-from app.tui.screens.help import HelpScreen, help_lines
+from app.tui.screens.help import COMMANDS_HEADING, HelpScreen, help_lines
 from app.tui.screens.presets import PresetForm, PresetsScreen
 from app.tui.screens.settings import SettingsResult, SettingsScreen
 from app.tui.themes import apply_theme
@@ -68,7 +68,7 @@ async def test_help_shows_the_bindings_there_are_with_the_users_keys() -> None:
     app = Host()
     async with app.run_test(size=(100, 40)):
         lines = {line.id: line for line in help_lines(app, app.screen, {"pace": "ctrl+b"}) if line.id}
-        commands = [line.press for line in help_lines(app, app.screen, {}) if line.press.startswith("/")]
+        commands = [line.press for line in help_lines(app, app.screen, {}) if line.heading == COMMANDS_HEADING]
     assert lines["pace"].press == "Ctrl+B"
     assert lines["newline"].press == "Ctrl+J  Alt+Enter  Shift+Enter"
     assert "models" not in lines  # nothing binds it here
