@@ -15,6 +15,8 @@ from textual.binding import BindingType
 from textual.filter import LineFilter
 
 from app.chat.engine_host import EngineHost
+from app.chat.events import ModelMissing
+from app.chat.model_choice import nothing_here
 from app.chat.session import ChatSession
 from app.options import LoadChoices
 from app.paths import Paths
@@ -57,6 +59,7 @@ class PacelineApp(App[int]):
         bind("help", "help"),
         bind("palette", "command_palette"),
         bind("settings", "settings"),
+        bind("models", "models"),
     ]
 
     def __init__(self, start: Start) -> None:
@@ -94,12 +97,17 @@ class PacelineApp(App[int]):
     def load_models(self, target: str | None, fetch: bool) -> None:
         """Load the chosen models, in the place of what is loaded; with a `target`, that one and its usual draft from now
         on. `fetch` what is not on this disk."""
+        if target is None and not fetch and nothing_here(self.paths, self.choices):
+            self.action_models()
+            return
         if target is not None:
             self.choices = replace(self.choices, target=target, draft=None)
         self.host.load(replace(self.choices, yes=self.choices.yes or fetch))
 
     async def on_host_said(self, message: HostSaid) -> None:
         await self.chat_screen.hear(message.event)
+        if isinstance(message.event, ModelMissing):
+            self.action_models(self.choices.target or "")
 
     def close(self) -> None:
         """After the run: let the engine keep what it read, and end it. Takes seconds at most."""
@@ -110,6 +118,12 @@ class PacelineApp(App[int]):
         from app.tui.screens.help import HelpScreen
 
         self.push_screen(HelpScreen(self.settings.keys))
+
+    def action_models(self, name: str = "") -> None:
+        """Choose the models, get what is missing of them, and load them."""
+        from app.tui.model_switch import choose_models
+
+        choose_models(self, name)
 
     def action_settings(self) -> None:
         from app.tui.screens.settings import SettingsScreen

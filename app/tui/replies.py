@@ -31,8 +31,6 @@ class Replies:
         self._transcript = transcript
         self._activity = activity
         self._overflow = overflow
-        self._remark = ""
-        """What a notice about the present reply said."""
 
     async def send(self, text: str, attachments: Sequence[Attachment]) -> None:
         await self._ask(self._session.send(text, attachments))
@@ -50,12 +48,12 @@ class Replies:
         return True
 
     async def _ask(self, sent: Sent) -> None:
-        self._remark = ""
-        self._host.reply(self._session.job(self._overflow()))
+        job = self._session.job(self._overflow())
+        self._activity.wait("waiting for the engine…")
         self._transcript.cursor = None
         await self.show_path()
         await self._transcript.follow()
-        self._activity.wait("waiting for the engine…")
+        self._host.reply(job)  # at last: what it tells finds the reply on the screen
 
     async def show_path(self, *, fresh: bool = False) -> None:
         """Have the transcript show the session's path."""
@@ -82,7 +80,6 @@ class Replies:
         self._activity.remark(event.text)
         if event.message_id is None or not self._is_ours(event.message_id):
             return
-        self._remark = event.text
         if event.dropped > 0:
             turns = [m for m in self._session.path if m.role != "system" and m.kind == "message"]
             if event.dropped < len(turns):

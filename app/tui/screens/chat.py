@@ -152,9 +152,11 @@ class ChatScreen(ChatDialogs):
         """On the pace panel: those of that reply, or of the last one."""
         if self.session.replying:
             return
-        of = message if message is not None else next((m for m in reversed(self.session.path) if m.role == "assistant"), None)
-        snapshot = PaceSnapshot.from_report(of.report) if of is not None and of.role == "assistant" else None
-        self._pace.show(snapshot, heading="Pace of the selected reply" if message is not None else "Pace", live=False)
+        selected = message is not None and message.role == "assistant"
+        of = message if selected else next((m for m in reversed(self.session.path) if m.role == "assistant"), None)
+        snapshot = PaceSnapshot.from_report(of.report) if of is not None else None
+        self._pace.show(snapshot, heading="Pace of the selected reply" if selected else "Pace", live=False)
+        self.set_class(snapshot is None, "-no-pace")
 
     def update_hints(self) -> None:
         """The keys that matter now, on the status line."""
@@ -242,6 +244,7 @@ class ChatScreen(ChatDialogs):
     def _show_pace(self, event: PaceChanged) -> None:
         snapshot = event.snapshot
         self._pace.show(snapshot)
+        self.remove_class("-no-pace")
         self.status.context = f"{snapshot.context_used:,}/{snapshot.context_size:,} context"
         self.status.pace = f"{snapshot.tokens_per_second:.1f} tokens/s"
 

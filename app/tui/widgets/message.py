@@ -14,12 +14,15 @@ from textual.message import Message as TextualMessage
 from textual.widgets import Static
 
 from app.chat.conversation import Message, OriginSpan, pack_origins
-from app.tui.widgets.plain_text import PlainText
+from app.tui.widgets.plain_text import ORIGIN_STYLES, PlainText
 from app.tui.widgets.reply import Reply
 
 FOLDED = 8_000
 """Characters of a user's message that are shown; the rest (a pasted file, as a rule) unfolds on demand."""
 
+LEGEND = Content.assemble(
+    "by ", ("draft model", ORIGIN_STYLES["model"]), ", ", ("n-gram", ORIGIN_STYLES["ngram"]), ", target (plain)"
+)
 _ENDINGS = {
     "cancelled": "stopped by you",
     "length": "cut at the longest reply allowed",
@@ -144,6 +147,7 @@ class MessageView(Vertical):
             if self.message.state != "streaming":
                 self.reply.finish(self.message.text, self.message.origins)
             self.reply.coloured = coloured
+            self._update_foot()
 
     def toggle_unfolded(self) -> bool:
         """Show all of a long text, or its beginning only. False if it is not long."""
@@ -181,7 +185,7 @@ class MessageView(Vertical):
         return Content.assemble(*parts)
 
     def _update_foot(self) -> None:
-        parts = []
+        parts: list[str | Content] = []
         if self._text is not None and len(self.message.text) > FOLDED:
             hidden = len(self.message.text) - FOLDED
             parts.append("Enter folds this text" if self._unfolded else f"… {hidden:,} more characters; Enter shows them")
@@ -191,7 +195,9 @@ class MessageView(Vertical):
             parts.append(self._line)
         if self.reply is not None and self.message.state != "streaming" and (numbers := speed(self.message.report)):
             parts.append(numbers)
-        self._foot.update(" · ".join(parts))
+        if self.reply is not None and self.reply.coloured:
+            parts.append(LEGEND)
+        self._foot.update(Content(" · ").join(parts))
         self._foot.set_class(bool(parts), "-shown")
 
 

@@ -136,3 +136,18 @@ async def test_a_failed_load_is_one_line_and_the_chat_can_still_be_read(run_app:
     async with run_app(size=size) as running:
         await running.until(lambda: "F5" in running.screen.activity.text)
         assert "none.gguf" in running.screen.activity.text
+
+
+async def test_without_a_model_a_message_is_kept_and_answered_once_there_is_one(run_app: RunApp, target: Path) -> None:
+    async with run_app() as running:
+        await running.until(lambda: "F5" in running.screen.activity.text)
+        await running.ask("is anybody there?")
+        await running.until(lambda: "F5" in running.screen.activity.text)
+        assert running.store.search("anybody")
+        assert [m.role for m in running.path] == ["user", "assistant"]
+        assert running.path[1].state == "failed"
+        running.app.choices = running.app.choices.__class__(target=str(target), draft="none", ctx=2048, threads=1)
+        await running.pilot.press("f5")
+        await running.ready()
+        await running.pilot.press("ctrl+r")
+        await running.until(lambda: not running.session.replying and running.path[1].text)
