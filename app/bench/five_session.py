@@ -64,7 +64,8 @@ def run_five(
                 measure_five(pool, configs, prepared.engines, params, repeats, new_tokens, done, lambda: interrupt.seen, tick)
             interrupt.hook = None
             if done and not interrupt.seen:
-                judge = max({key.target for key in prepared.engines.values()}, key=lambda path: path.stat().st_size)
+                targets = [prepared.engines[config.name].target for config in configs]
+                judge = max(targets, key=lambda path: path.stat().st_size)  # the most precise; of equals the target itself
                 key = next(key for key in prepared.engines.values() if key.target == judge)
                 config = replace(load_config(prepared.pairs[key], loading, paths, say, tuned=False), draft=None)
                 done[:] = _judged(done, lambda texts: _likelihoods(config, texts, interrupt))

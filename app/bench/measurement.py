@@ -40,6 +40,8 @@ class Measurement:
     tokens_per_round: float | None
     drafted_by_position: Sequence[int]
     accepted_by_position: Sequence[int]
+    by_drafter: Mapping[str, Mapping[str, Any]]
+    """`model` and `ngram`: rounds, drafted, accepted, acceptance_rate of each."""
     lengths: Sequence[int]
     """Tokens drafted in each round, in order."""
     time_ms: Mapping[str, float | None]
@@ -71,7 +73,7 @@ def measured(
     facts: dict[str, Any] = {
         name: speculation[name]
         for name in ("rounds", "drafted", "accepted", "tokens_per_round", "drafted_by_position", "accepted_by_position",
-                     "time_ms", "parked_rounds", "state")
+                     "by_drafter", "time_ms", "parked_rounds", "state")
     }
     return Measurement(
         question_id=prompt.question_id, category=prompt.category, turn=turn, config=config, repeat=repeat,

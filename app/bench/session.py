@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +22,7 @@ from app.bench.runner import Run, Skipped
 from app.bench.summary import summaries
 from app.bench.tables import load_table, run_table
 from app.interrupt import Interrupt
-from app.terminal import print_table, progress, say, write_out
+from app.terminal import WIDE, print_table, progress, say, write_out
 
 SAVE_SECONDS = 10.0
 """A native crash or a power cut costs at most what was measured in that time."""
@@ -100,7 +102,8 @@ def execute(
 def show(result: Result, *, greedy: bool) -> None:
     """The tables and the verdicts on standard output."""
     if result.rows:
-        print_table(run_table(summaries(result.rows, result.configs), greedy=greedy))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+        print_table(run_table(summaries(result.rows, result.configs), greedy=greedy, width=width))
     if result.throughput:
         print_table(load_table(load_summary(result.throughput)))
     for verdict in result.verdicts:

@@ -52,6 +52,7 @@ def summarise(rows: Sequence[Measurement], base: Sequence[Measurement]) -> dict[
         "ratio": asdict(ratio_of(paired(rows, base))),
         "acceptance_rate": sum(row.accepted for row in rows) / drafted if drafted else None,
         "acceptance_by_position": kept,
+        "acceptance_by_drafter": {who: _acceptance(rows, who) for who in ("model", "ngram")},
         "tokens_per_round": sum((row.tokens_per_round or 0) * row.rounds for row in rows) / rounds if rounds else None,
         "ttft_ms": {"median": quantile((row.ttft_ms for row in rows), 0.5), "p95": quantile((row.ttft_ms for row in rows), 0.95)},
         "itl_ms": {p: quantile((row.itl_ms.get(p) for row in rows), 0.5) for p in ("p50", "p95", "p99")},
@@ -70,6 +71,12 @@ def positions(rows: Sequence[Measurement]) -> list[float]:
     drafted = [sum(column) for column in zip_longest(*(row.drafted_by_position for row in rows), fillvalue=0)]
     kept = [sum(column) for column in zip_longest(*(row.accepted_by_position for row in rows), fillvalue=0)]
     return [k / d for k, d in zip_longest(kept, drafted, fillvalue=0) if d]
+
+
+def _acceptance(rows: Sequence[Measurement], drafter: str) -> float | None:
+    own = [row.by_drafter[drafter] for row in rows if drafter in row.by_drafter]
+    drafted = sum(part["drafted"] for part in own)
+    return sum(part["accepted"] for part in own) / drafted if drafted else None
 
 
 def _seconds(row: Measurement) -> float:

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from app.terminal import WIDE
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+NARROW = 104
+"""Columns below which a table has to do without delays."""
 
-def run_table(by_category: Mapping[str, Mapping[str, Any]], *, greedy: bool) -> Table:
-    """`Result.by_category` in rows of category and configuration. Only greedy replies are meant to be the same in every mode."""
+
+def run_table(by_category: Mapping[str, Mapping[str, Any]], *, greedy: bool, width: int = WIDE) -> Table:
+    """`Result.by_category`, a line for each configuration under its category: speed, its ratio to the baseline's with the
+    interval over prompts and the worst prompt, tokens kept of those drafted and gained a round, milliseconds to the first token
+    and between tokens, peak memory, energy. Only greedy replies are meant to be the same text in every mode. On a narrow
+    terminal delays are left out: the result's file has them."""
     facts = [entry for modes in by_category.values() for entry in modes.values()]
-    with_energy = any(entry["joules_per_token"] is not None for entry in facts)
-    headings = [
-        "tokens/s", "x baseline", "95 % of prompts", "worst", "kept", "a round", "first token", "gap p95", "memory",
-        *(["J/token"] if with_energy else []), *(["same text"] if greedy else []),
+    columns: list[tuple[str, Callable[[Mapping[str, Any]], str]]] = [
+        ("tok/s", lambda entry: text(entry["tokens_per_second"], ".1f")),
+        ("x base", lambda entry: text(entry["ratio"]["median"], ".3f")),
+        ("95 %", lambda entry: interval(entry["ratio"]["low"], entry["ratio"]["high"])),
+        ("worst", lambda entry: text(entry["ratio"]["worst"], ".2f")),
+        ("kept", lambda entry: text(entry["acceptance_rate"], ".0%")),
     ]
-    shown = _bare("category", "configuration", numbers=headings)
+    if width >= NARROW:
+        columns += [
+            ("a round", lambda entry: text(entry["tokens_per_round"], ".2f")),
+            ("first ms", lambda entry: text(entry["ttft_ms"]["median"], ".0f")),
+            ("gap p95", lambda entry: text(entry["itl_ms"]["p95"], ".0f")),
+        ]
+    columns.append(("GB", lambda entry: gigabytes(entry["peak_rss_bytes"]).removesuffix(" GB")))
+    if any(entry["joules_per_token"] is not None for entry in facts):
+        columns.append(("J/tok", lambda entry: text(entry["joules_per_token"], ".2f")))
+    if greedy:
+        columns.append(("same", lambda entry: text(entry["same_text_as_baseline"], ".0%")))
+    shown = _bare("", numbers=[heading for heading, _ in columns])
     for category, modes in by_category.items():
+        shown.add_row(category)
         for index, (name, entry) in enumerate(modes.items()):
-            ratio = entry["ratio"]
-            shown.add_row(
-                "" if index else category, name, text(entry["tokens_per_second"], ".1f"), text(ratio["median"], ".3f"),
-                interval(ratio["low"], ratio["high"]), text(ratio["worst"], ".2f"), text(entry["acceptance_rate"], ".0%"),
-                text(entry["tokens_per_round"], ".2f"), text(entry["ttft_ms"]["median"], ".0f", " ms"),
-                text(entry["itl_ms"]["p95"], ".0f", " ms"), gigabytes(entry["peak_rss_bytes"]),
-                *([text(entry["joules_per_token"], ".2f")] if with_energy else []),
-                *([text(entry["same_text_as_baseline"], ".0%")] if greedy else []),
-                end_section=index == len(modes) - 1,
-            )
+            shown.add_row(f"  {name}", *(cell(entry) for _, cell in columns), end_section=index == len(modes) - 1)
     return shown
 
 
@@ -74,5 +87,5 @@ def _bare(*columns: str, numbers: Sequence[str]) -> Table:
     for heading in columns:
         shown.add_column(heading, overflow="fold")
     for heading in numbers:
-        shown.add_column(heading, justify="right")
+        shown.add_column(heading, justify="right", no_wrap=True)
     return shown

@@ -15,7 +15,7 @@ ROW = Measurement(
     question_id="1", category="code", turn=0, config="plain", repeat=0, prompt_tokens=10, cached_tokens=0, completion_tokens=100,
     finish_reason="stop", tokens_per_second=20.0, ttft_ms=100.0, prefill_tps=100.0, decode_seconds=5.0,
     itl_ms={"p50": 50.0, "p95": 60.0, "p99": 70.0}, outside_llama_share=0.01, rounds=100, drafted=0, accepted=0,
-    tokens_per_round=1.0, drafted_by_position=(), accepted_by_position=(), lengths=(0,) * 100,
+    tokens_per_round=1.0, drafted_by_position=(), accepted_by_position=(), by_drafter={}, lengths=(0,) * 100,
     time_ms={"draft": 0.0, "target": 4900.0, "sampling": 50.0, "other": 50.0}, parked_rounds=0, state="plain",
     energy_joules=None, peak_rss_bytes=2_000_000_000, text_sha256="a",
 )

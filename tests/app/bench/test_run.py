@@ -81,7 +81,7 @@ def test_sampled_replies_and_the_weaker_rule_can_be_compared(
     for rule in ("block", "match"):
         assert main([*command, "--temperature", "1", "--seed", "3", "--max-tokens", "64", "--repeat", "2", "--rule", rule]) == 0
         kept[rule] = result(tmp_path)["by_category"]["all"]["fixed:2"]["tokens_per_round"]
-        assert "same text" not in capsys.readouterr().out
+        assert " same" not in capsys.readouterr().out.splitlines()[1]
     assert kept["block"] > kept["match"]
 
 
@@ -177,12 +177,12 @@ def test_ctrl_c_keeps_what_was_measured_and_the_run_can_go_on(
         [sys.executable, "-m", "app", *command, "--max-tokens", "8", "--repeat", "100000"], cwd=ROOT, env=dict(os.environ),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (tmp_path / "out.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     found = result(tmp_path)
     assert process.returncode == 130
     assert found["ended"] == "stopped"

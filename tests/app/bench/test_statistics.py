@@ -107,6 +107,14 @@ def test_positions_are_pooled_and_those_never_judged_left_out(row: MakeRow) -> N
     assert positions(rows) == [0.6, 0.25]
 
 
+def test_each_drafters_acceptance_is_its_own(row: MakeRow) -> None:
+    both = {"model": {"drafted": 10, "accepted": 8}, "ngram": {"drafted": 40, "accepted": 10}}
+    model = {"model": {"drafted": 10, "accepted": 4}, "ngram": {"drafted": 0, "accepted": 0}}
+    facts = summarise([row("auto", 10.0, by_drafter=both), row("auto", 10.0, by_drafter=model)], [])
+    assert facts["acceptance_by_drafter"] == {"model": 0.6, "ngram": 0.25}
+    assert summarise([row("plain", 10.0)], [])["acceptance_by_drafter"] == {"model": None, "ngram": None}
+
+
 def test_time_outside_llama_is_weighted_by_time(row: MakeRow) -> None:
     rows = [
         row("auto", 10.0, outside_llama_share=0.10, decode_seconds=1.0),
