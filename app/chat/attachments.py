@@ -6,9 +6,8 @@ are mentioned in the same way, as `[Pasted text 1, 12,345 lines]`. Reads files; 
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,11 +121,6 @@ def compose_message(text: str, attachments: Sequence[Attachment]) -> str:
     return compose("" if text.strip() in mentions_only else text, materials)
 
 
-def merge_counts(attachments: Iterable[Attachment], counts: Mapping[str, int]) -> tuple[Attachment, ...]:
-    """The attachments with their token counts, by name, as far as they are known."""
-    return tuple(Attachment(a.name, a.text, counts.get(a.name, a.tokens)) for a in attachments)
-
-
 def _label(name: str) -> str:
     return name if name.startswith(PASTED) else f"File {name}"
 
@@ -135,11 +129,3 @@ def _without_punctuation(typed: str) -> list[str]:
     """The text itself, then without what may be the sentence's: `@a.py,` means a.py."""
     stripped = typed.rstrip(_TRAILING)
     return [typed, stripped] if stripped and stripped != typed else [typed]
-
-
-def shown_path(path: Path, cwd: Path) -> str:
-    """A path as a mention would write it: below `cwd` relative, else absolute."""
-    try:
-        return os.fspath(path.relative_to(cwd))
-    except ValueError:
-        return os.fspath(path)

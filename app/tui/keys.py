@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from textual.app import App
 from textual.binding import Binding
@@ -112,7 +112,7 @@ def checked(own: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     return kept, list(problems.values())
 
 
-def apply_keys(app: App[object], own: Mapping[str, str]) -> list[str]:
+def apply_keys(app: App[Any], own: Mapping[str, str]) -> list[str]:
     """Give the app the user's keys. One line for each that cannot work; its default stays."""
     kept, problems = checked(own)
     app.set_keymap(kept)
@@ -170,7 +170,7 @@ _EDITING: dict[str, str] = {
 """Keys the prompt's editor uses itself."""
 
 
-def shown_key(app: App[object], id: str) -> str:
+def shown_key(app: App[Any], id: str) -> str:
     """The first key of a binding that is active now, as it is written for the user; empty if it is not active."""
     return next((written(key) for key, active in app.screen.active_bindings.items() if active.binding.id == id), "")
 

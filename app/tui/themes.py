@@ -7,6 +7,8 @@ reverse video (the cursor, a selection), bold and underline.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from rich.segment import Segment
 from rich.style import Style
@@ -81,8 +83,8 @@ THEMES: dict[str, Theme] = {
 }
 
 
-VARIABLE_DEFAULTS = {"origin-target": "#8a8a8a", "origin-model": "#3fa35f", "origin-ngram": "#c07a20"}
-"""For App.get_theme_variable_defaults: what Textual's own themes do not have, light or dark."""
+_ORIGINS = {"origin-target": "#8a8a8a", "origin-model": "#3fa35f", "origin-ngram": "#c07a20"}
+"""What Textual's own themes do not have, legible on light and dark."""
 
 
 class NoColours(LineFilter):
@@ -104,8 +106,10 @@ def wanted_theme(theme: str, environ: Mapping[str, str]) -> str:
     return NO_COLOUR if asks else theme
 
 
-def apply_theme(app: App[object], theme: str, environ: Mapping[str, str]) -> str | None:
-    """Register our themes and take the wanted one. One line where there is no such theme; dark stands in for it."""
+def apply_theme(app: App[Any], theme: str, environ: Mapping[str, str]) -> str | None:
+    """Register our themes, complete Textual's, and take the wanted one. One line where there is no such theme; dark stands in for it."""
+    for other in app.available_themes.values():
+        app.register_theme(replace(other, variables={**_ORIGINS, **other.variables}))
     for ours in THEMES.values():
         app.register_theme(ours)
     wanted = wanted_theme(theme, environ)
@@ -116,6 +120,6 @@ def apply_theme(app: App[object], theme: str, environ: Mapping[str, str]) -> str
     return None
 
 
-def line_filters(app: App[object], filters: Sequence[LineFilter]) -> Sequence[LineFilter]:
+def line_filters(app: App[Any], filters: Sequence[LineFilter]) -> Sequence[LineFilter]:
     """What App.get_line_filters returns, with the colours taken out where the theme has none."""
     return [*filters, NoColours()] if app.theme == NO_COLOUR else filters

@@ -69,6 +69,13 @@ async def test_without_colour_not_one_colour_is_drawn_and_the_cursor_stands_out(
     assert any("bold" in text and style.bold for text, style in styles)
 
 
+async def test_textuals_own_themes_have_the_colours_of_the_origins() -> None:
+    app = Themed("nord")
+    async with app.run_test():
+        assert app.theme == "nord"
+        assert {"origin-target", "origin-model", "origin-ngram"} <= set(app.get_css_variables())
+
+
 async def test_a_theme_that_is_not_there_is_told() -> None:
     app = Themed("solarised-pink")
     async with app.run_test():
