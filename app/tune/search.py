@@ -120,6 +120,13 @@ class Search:
         if self._left:
             self._left.pop(0)
 
+    def out_of_time(self) -> None:
+        """Nothing more will be tried."""
+        for dimension in self._left:
+            known = [outcome.tried for outcome in self.outcomes]
+            self.outcomes += [Outcome(dimension.name, tried, "no time") for tried in dimension.candidates if tried not in known]
+        self._left = []
+
     # ---- one dimension
 
     def _dimension(self, timer: Timer, dimension: Dimension) -> None:

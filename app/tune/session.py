@@ -23,12 +23,16 @@ from app.tune.decision import FAMILY_RISK
 from app.tune.drafts import other_drafts
 from app.tune.loads import compare
 from app.tune.search import Outcome, Search, dimensions_for
-from app.tune.store import SETTINGS, Tuned, file_key, save, this_machine, usual_draft
+from app.tune.store import SETTINGS, Tuned, file_key, kept, save, this_machine
 from app.wiring import LocalModel, LocalPair, TerminalFront, fitted, load_config
 from app.wiring import this_machine as hardware
 from engine import EngineDied, EngineError, EngineProcess, LoadCancelled, LoadConfig, LoadProgress
 from engine.trial import running_trial
 
+OVERTIME, CALIBRATION_SECONDS = 1.25, 15.0
+"""Of the time, and beyond it: when what was begun is left unfinished (a machine so busy that one sample takes minutes)."""
+ANSWERS = ("taken", "no gain", "within noise")
+"""Outcomes that overrule what an earlier run found."""
 LOADS_SHARE = 0.4
 """Of the time, for what needs a load of its own, where there is any of it."""
 
@@ -62,6 +66,7 @@ class _Run:
         self._pair, self._choices, self._paths, self._interrupt = pair, choices, paths, interrupt
         self._started = time.monotonic()
         self._deadline = self._started + seconds
+        self._hard_end = self._started + OVERTIME * seconds + CALIBRATION_SECONDS
         self._config = load_config(pair, choices, paths, say, tuned=False)
         self._machine = hardware(paths.models)
         self._bar: Progress = progress(BarColumn(bar_width=20), TextColumn("{task.fields[left]}"), TextColumn("{task.description}", markup=False))
@@ -96,7 +101,8 @@ class _Run:
             config = self._try_loads(config, loads, outcomes, 1 - FAMILY_RISK / max(tests, 1))
             self._calibrate(config)
         except LoadCancelled:
-            config, complete = search.config if config is self._config else config, False
+            config, complete = search.config if config is self._config else config, not self._interrupt.seen
+            search.out_of_time()
         entry = self._entry(config, outcomes)
         if entry.settings or entry.better_draft or complete:
             save(self._paths, entry)
@@ -180,11 +186,16 @@ class _Run:
         return [*(name for name, value in given.items() if value is not None), *self._pair.settings]
 
     def _entry(self, config: LoadConfig, outcomes: Sequence[Outcome]) -> Tuned:
+        """What was found, and what an earlier run found where this one came to no answer."""
         before = {field.name: getattr(self._config, field.name) for field in fields(LoadConfig)}
-        settings = {name: getattr(config, name) for name in SETTINGS if getattr(config, name) != before[name]}
-        usual, better = usual_draft(self._paths, self._pair)
+        answered = {outcome.name for outcome in outcomes if outcome.status in ANSWERS}
+        old = kept(self._paths, self._pair)
+        settings = {name: value for name, value in (old.settings if old else {}).items() if name not in answered}
+        settings |= {name: getattr(config, name) for name in SETTINGS if getattr(config, name) != before[name]}
+        better = old.better_draft if old else None
         if config.draft != self._config.draft:
             better = str(config.draft)
+        usual = old.draft if old else file_key(self._pair.draft.path if self._pair.draft else None)
         return Tuned(
             this_machine(), file_key(self._pair.target.path), usual, settings, better,
             tuple(asdict(outcome) for outcome in outcomes), datetime.now(UTC).isoformat(timespec="seconds"),
@@ -198,4 +209,4 @@ class _Run:
         self._bar.update(self._task, completed=done, description=what, left=f"{left // 60}:{left % 60:02d} left")
 
     def _cancelled(self) -> bool:
-        return self._interrupt.seen
+        return self._interrupt.seen or time.monotonic() > self._hard_end

@@ -55,7 +55,7 @@ def tuned_settings(paths: Paths, pair: LocalPair, given: Mapping[str, Any] | Non
     Where memory has already forced a setting, those that take memory are left out; so are those that would not go with
     what the user fixed.
     """
-    found = _of(paths, pair)
+    found = kept(paths, pair)
     if found is None:
         return {}
     fixed = set(given or {})
@@ -70,16 +70,23 @@ def tuned_settings(paths: Paths, pair: LocalPair, given: Mapping[str, Any] | Non
 
 def tuned_draft(paths: Paths, pair: LocalPair) -> Path | None:
     """The draft that was faster for this target than the pair's own, if it is still there."""
-    found = _of(paths, pair)
+    found = kept(paths, pair)
     path = Path(found.better_draft) if found and found.better_draft else None
     return path if path and path.is_file() else None
 
 
-def usual_draft(paths: Paths, pair: LocalPair) -> tuple[str, str | None]:
-    """Under which draft `pair` is kept, and the path of the better one that an earlier run found in its place."""
-    found = _of(paths, pair)
-    mine = file_key(pair.draft.path if pair.draft else None)
-    return (found.draft, found.better_draft) if found and found.draft != mine else (mine, None)
+def kept(paths: Paths, pair: LocalPair) -> Tuned | None:
+    """What was found for `pair` on this machine, whether it has its usual draft or the better one that was found."""
+    if not location(paths).is_file():
+        return None
+    entries = [entry for entry in load(paths) if entry.target == file_key(pair.target.path)]
+    if not entries:
+        return None
+    machine, draft = this_machine(), pair.draft.path if pair.draft else None
+    return next((
+        entry for entry in entries
+        if entry.machine == machine and (entry.draft == file_key(draft) or (draft and entry.better_draft == str(draft)))
+    ), None)
 
 
 def in_words(settings: Mapping[str, Any]) -> str:
@@ -132,7 +139,7 @@ def save(paths: Paths, entry: Tuned) -> None:
 def reset(paths: Paths, pair: LocalPair | None) -> int:
     """Forget what was tuned for `pair` here, or with None everything; how many entries that were. Raises OSError."""
     entries = load(paths)
-    found = _of(paths, pair) if pair else None
+    found = kept(paths, pair) if pair else None
     mine = entries if pair is None else [entry for entry in entries if found and entry.key == found.key]
     if mine:
         _write(paths, [entry for entry in entries if entry not in mine])
@@ -141,19 +148,6 @@ def reset(paths: Paths, pair: LocalPair | None) -> int:
 
 def location(paths: Paths) -> Path:
     return paths.profiles.parent / "tuned.json"
-
-
-def _of(paths: Paths, pair: LocalPair) -> Tuned | None:
-    if not location(paths).is_file():
-        return None
-    entries = [entry for entry in load(paths) if entry.target == file_key(pair.target.path)]
-    if not entries:
-        return None
-    machine, draft = this_machine(), pair.draft.path if pair.draft else None
-    return next((
-        entry for entry in entries
-        if entry.machine == machine and (entry.draft == file_key(draft) or (draft and entry.better_draft == str(draft)))
-    ), None)
 
 
 def _write(paths: Paths, entries: list[Tuned]) -> None:

@@ -145,6 +145,15 @@ def test_a_budget_too_small_decides_nothing() -> None:
     assert timer.now < 40
 
 
+def test_what_was_not_tried_in_time_is_listed() -> None:
+    base = LoadConfig(Path("t.gguf"))
+    found = Search(base, dimensions_for(base, 8, 16, [], gpu=False), 180, lambda: 0.0, print)
+    found.out_of_time()
+    assert found.done
+    assert {outcome.status for outcome in found.outcomes} == {"no time"}
+    assert len(found.outcomes) == 4 + 2 + 1 + 1 + 2
+
+
 def test_what_the_user_fixed_is_not_tried() -> None:
     base = LoadConfig(Path("t.gguf"))
     assert [d.name for d in dimensions_for(base, 8, 16, ["threads", "kv_type"], gpu=False)] == [

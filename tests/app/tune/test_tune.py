@@ -6,8 +6,8 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from app.interrupt import Interrupt
 from app.options import LoadChoices
 from app.paths import Paths
-from app.tune import store
+from app.tune import session, store
 from app.tune.drafts import other_drafts
+from app.tune.session import tune
 from app.tune.store import Tuned, tuned_settings
 from app.wiring import LocalModel, LocalPair, load_config, local_pair
 from engine import LoadConfig, LoadFailed
-from engine.trial import running_trial
-from tests.app.conftest import ROOT
+from engine.trial import Trial, running_trial
 
 
 @pytest.fixture
@@ -101,9 +102,6 @@ def test_a_better_draft_takes_the_usual_one_s_place(
     keep(paths, pair, settings={"threads": 1}, better_draft=str(drafts["fair"]))
     assert store.tuned_draft(paths, pair) == drafts["fair"]
     assert tuned_settings(paths, replace(pair, draft=LocalModel(drafts["fair"]))) == {"threads": 1}
-    assert store.usual_draft(paths, replace(pair, draft=LocalModel(drafts["fair"]))) == (
-        store.file_key(pair.draft.path if pair.draft else None), str(drafts["fair"])
-    )
     named = local_pair(LoadChoices(str(pair.target.path), str(drafts["good"])), paths, ["auto"])
     assert named.draft
     assert named.draft.path == drafts["good"]
@@ -155,6 +153,17 @@ def test_what_would_not_fit_is_never_allocated(target: Path, monkeypatch: pytest
     trial._check_memory(BufferSizes(10**6, 10**6, 0))
 
 
+def test_a_run_without_an_answer_keeps_an_earlier_one_s(
+    paths: Paths, pair: LocalPair, named: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(paths, pair, settings={"flash_attention": False, "batch": 256}, better_draft="/m/e.gguf")
+    with Interrupt() as interrupt:
+        entry = tune(pair, LoadChoices(ctx=512), paths, 0.001, interrupt).entry
+    assert {gain["status"] for gain in entry.gains} == {"no time"}
+    assert (entry.settings, entry.better_draft) == ({"flash_attention": False, "batch": 256}, "/m/e.gguf")
+    assert store.load(paths) == [entry]
+
+
 @pytest.fixture
 def named(target: Path, draft: Path) -> list[str]:
     return ["--target", str(target), "--draft", str(draft), "--ctx", "512", "--threads", "1"]
@@ -180,15 +189,18 @@ def test_a_whole_run_shows_what_was_tried_and_keeps_it(
     assert store.location(paths).stat().st_mode & 0o077 == 0
 
 
-def test_ctrl_c_ends_it_cleanly(home: Path, named: list[str]) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "app", "tune", *named, "--budget", "5"], cwd=ROOT, env=dict(os.environ),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )
-    try:
-        process.communicate(timeout=6)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
-    assert process.returncode == 130, err
-    assert b"what was decided until then is kept" in err
+def test_ctrl_c_ends_it_cleanly(
+    paths: Paths, named: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def interrupted(config: LoadConfig, cancelled: Callable[[], bool]) -> Iterator[Trial]:
+        with running_trial(config, cancelled) as trial:
+            os.kill(os.getpid(), signal.SIGINT)
+            yield trial
+
+    monkeypatch.setattr(session, "running_trial", interrupted)
+    assert main(["tune", *named, "--budget", "5"]) == 130
+    out, err = capsys.readouterr()
+    assert err == "paceline: stopped before the end; what was decided until then is kept\n"
+    assert "nothing beats the present settings" in out
+    assert store.load(paths) == []
