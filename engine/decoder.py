@@ -152,13 +152,13 @@ class Decoder:
             reply.policy.observe(Outcome(
                 round_.origin, rows, context, len(emitted), verdict.kept, draft.confidence,
                 guess[1] if guess else 0, _guess_kept(guess, verdict, block) if round_.origin != "ngram" else None,
-                now - started, scored - drafted, ease,
+                now - started, now - drafted, ease,
             ))
         metrics.add(round_, decoding=not first)
         reply.trace.write(metrics.rounds, round_, [self._show(t) for t in emitted], reply.policy.state)
         if text:
             yield TextDelta(text, tuple(origins[: len(emitted)]))
-        yield RoundDone(round_, reply.policy.state)
+        yield RoundDone(round_, reply.policy.state, reply.policy.action)
         if not first:
             metrics.decode_seconds += time.perf_counter() - started
             metrics.native_seconds += native_seconds() - native

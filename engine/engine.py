@@ -226,7 +226,7 @@ class Engine:
                 )
                 closing.callback(drafter.release)
             reply = Reply(
-                request=request, prompt=list(prompt.ids), chain=chain, policy=self._policy(mode, length, request.seed is not None),
+                request=request, prompt=list(prompt.ids), chain=chain, policy=self._policy(mode, length, request),
                 lookup=self._lookup if mode in ("auto", "ngram") else None, draft_model=drafter, max_block=self.max_block,
                 rng=verify_stream, stream=stream, trace=trace, costs=self._profile.costs,
             )
@@ -250,7 +250,7 @@ class Engine:
         except ContextFull:
             return self._prompts.build(request, self.context - MIN_REPLY)
 
-    def _policy(self, mode: str, length: int, seeded: bool) -> LengthPolicy:
+    def _policy(self, mode: str, length: int, request: GenerationRequest) -> LengthPolicy:
         if mode == "plain" or not self._rollback:
             return FixedLength("target", 0, "plain decoding, as asked" if mode == "plain" else "plain decoding: no rollback")
         if mode in ("draft", "fixed") and self._draft_model is None:
@@ -258,10 +258,12 @@ class Engine:
         if mode == "fixed":
             return FixedLength("model", length, f"always {length} candidates from the draft model")
         costs, acceptance = self._profile.costs, self._profile.acceptance
+        seeded = request.seed is not None
         if seeded:
             costs, acceptance = self._profile.calibrated, AcceptanceModel()
         return AdaptiveLength(
-            costs, acceptance, use_ngram=mode != "draft", use_model=mode != "ngram", learn_costs=not seeded
+            costs, acceptance, use_ngram=mode != "draft", use_model=mode != "ngram", learn_costs=not seeded,
+            trims=request.sampling.greedy or request.rule == "match",
         )
 
     def cancel(self) -> None:

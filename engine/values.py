@@ -143,6 +143,8 @@ class RoundDone:
 
     round: Round
     state: str
+    action: str | None = None
+    """What the controller did in this round to keep a loss away (shortened, parked, measured anew), and why."""
 
 
 @dataclass(frozen=True, slots=True)
