@@ -118,11 +118,12 @@ def show(rows: list[Row]) -> None:
         by_category = {category: [row for row in mine if row.category == category] for category in categories} | {"all": mine}
         table = [
             (name, text(rounds.speed(mine, name), ".1f"),
-             *(text(rounds.compare(group, name, THEIR_PLAIN).median, ".2f") for group in by_category.values()))
+             *(text(rounds.compare(group, name, THEIR_PLAIN).median, ".2f") for group in by_category.values()),
+             text(rounds.kept(mine, name), ".0%"), *([text(rounds.same_text(mine, name), ".0%")] if temperature == 0 else []))
             for name in names
         ]
         sys.stdout.write(f"\ntemperature {temperature:g}: tokens/s, times {THEIR_PLAIN}\n")
-        print_table(plain_table(("",), ("tokens/s", *by_category), table))
+        print_table(plain_table(("",), ("tokens/s", *by_category, "kept", *(["same text"] if temperature == 0 else [])), table))
         against = []
         for name in [name for name in names if name != OURS]:
             ratio = rounds.compare(mine, OURS, name)

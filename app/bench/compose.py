@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
-
 from app.bench import setup
 from app.bench.at_once import Load
 from app.bench.manifest import differences, manifest
@@ -24,6 +22,7 @@ from app.interrupt import Interrupt
 from app.options import LoadChoices
 from app.paths import Paths
 from engine import GenerationRequest, SamplingParams
+from engine.loading import physical_cores
 
 LARGE_CONTEXT = "large_context"
 LARGE_CONTEXT_TOKENS = 10_240
@@ -118,5 +117,5 @@ def _load(
     return Load(
         prompts=[prompts[index] for index in order], modes=list(dict.fromkeys((PLAIN, other))), at_once=sorted(options.at_once),
         repeats=min(options.repeat, LOAD_REPEATS), request=request, key=key,
-        threads=psutil.cpu_count(logical=False) or 1, fixed_threads=key.threads is not None,
+        threads=physical_cores(), fixed_threads=key.threads is not None,
     )

@@ -147,6 +147,20 @@ def speed(rows: Sequence[Row], name: str) -> float | None:
     return median(known) if known else None
 
 
+def kept(rows: Sequence[Row], name: str) -> float | None:
+    """Share of the drafted tokens that were kept."""
+    drafted = sum(row.answer.drafted for row in rows if row.contender == name)
+    return sum(row.answer.accepted for row in rows if row.contender == name) / drafted if drafted else None
+
+
+def same_text(rows: Sequence[Row], name: str) -> float | None:
+    """Share of the texts that are llama-server's plain ones: means something at temperature 0 only, where rounding can part
+    them as well."""
+    plain = {row.twin: row.answer.text_sha256 for row in rows if row.contender == THEIR_PLAIN}
+    same = [row.answer.text_sha256 == plain[row.twin] for row in rows if row.contender == name and row.twin in plain]
+    return sum(same) / len(same) if same else None
+
+
 def idle_share(pids: Sequence[int], seconds: float = 3.0) -> float:
     """CPU time these processes use while nobody asks them anything, as a share of one core."""
     processes = [psutil.Process(pid) for pid in pids]

@@ -28,7 +28,7 @@ from scripts.peers.contenders import (
 from scripts.peers.llama_server import LlamaServer, version
 from scripts.peers.lookup import Lookup, LookupProcess
 from scripts.peers.ours import Ours
-from scripts.peers.rounds import Question, Row, compare, groups, idle_share, run
+from scripts.peers.rounds import Question, Row, compare, groups, idle_share, kept, run, same_text
 
 PROMPT = "Copy this: the cat sat on the mat, the cat sat on the mat, the cat"
 QUESTIONS = [Question("1", "code", PROMPT), Question("2", "prose", PROMPT[:30])]
@@ -70,6 +70,16 @@ def test_ratios_are_of_the_same_group_and_repeat() -> None:
     found = compare(rows, "a", "b")
     assert found.median == pytest.approx(1.5)
     assert (found.prompts, found.pairs) == (1, 2)
+
+
+def test_shares_of_kept_tokens_and_of_equal_texts() -> None:
+    def answer(text: str, drafted: int = 0, accepted: int = 0) -> Answer:
+        return Answer(10, 20, 1.0, 5.0, drafted, accepted, text)
+
+    rows = [row(THEIR_PLAIN, 1.0, answer=answer("x")), row(THEIR_PLAIN, 1.0, "2", answer=answer("y"))]
+    rows += [row("a", 1.0, answer=answer("x", 8, 6)), row("a", 1.0, "2", answer=answer("z", 2, 0))]
+    assert (kept(rows, "a"), kept(rows, THEIR_PLAIN)) == (0.6, None)
+    assert (same_text(rows, "a"), same_text(rows, THEIR_PLAIN), same_text(rows, "b")) == (0.5, 1.0, None)
 
 
 def test_the_same_text_comes_out_of_ours_and_of_prompt_lookup(setting: Setting) -> None:
