@@ -108,12 +108,13 @@ def _fault_in_words(wrong: Sequence[tuple[Compared, Departure]], bound: float) -
 
 
 def _greedy_difference(compared: Sequence[Compared]) -> Interval | None:
-    plain = {one.prompt: one for one in compared if one.mode == PLAIN}
-    ours = [one for one in compared if one.mode != PLAIN]
-    return difference(
-        [(one.log_likelihood, one.places) for one in ours],
-        [(plain[one.prompt].log_likelihood, plain[one.prompt].places) for one in ours],
-    )
+    """Replies to one prompt in several modes are one observation: mostly they are the same."""
+    ours, theirs = [], []
+    for plain in (one for one in compared if one.mode == PLAIN):
+        modes = [one for one in compared if one.prompt == plain.prompt and one.mode != PLAIN]
+        ours.append((sum(one.log_likelihood for one in modes), sum(one.places for one in modes)))
+        theirs.append((len(modes) * plain.log_likelihood, len(modes) * plain.places))
+    return difference(ours, theirs)
 
 
 def _drawn_difference(drawn: Sequence[DrawnPair]) -> Interval | None:

@@ -20,7 +20,7 @@ LEAST_EXPECTED = 5.0
 SIMULATIONS = 100_000
 """The smallest p-value that can come out is one part in this many."""
 _CHUNK = 10_000
-BOOTSTRAPS = 4000
+FEWEST_PAIRS = 4
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 
@@ -107,7 +107,7 @@ def holm(p_values: Sequence[float], level: float) -> list[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate and its 95 % bootstrap interval."""
+    """An estimate and its 95 % interval."""
 
     value: float
     low: float
@@ -115,13 +115,33 @@ class Interval:
 
 
 def difference(ours: Sequence[tuple[float, int]], theirs: Sequence[tuple[float, int]]) -> Interval | None:
-    """Of two means over tokens, from pairs of replies given as (sum, tokens): ours minus theirs. Replies are resampled in
-    pairs, as both answer the same prompt. None of nothing."""
+    """Of two means over tokens, from pairs of replies given as (sum, tokens): ours minus theirs. None of fewer than
+    FEWEST_PAIRS.
+
+    Replies count, not tokens: each pair's share in the difference is one observation (the linearised ratio of sums), and
+    Student's distribution allows for there being few. A bootstrap over eight pairs would be a third too narrow.
+    """
     a, b = np.array(ours, dtype=float).reshape(-1, 2), np.array(theirs, dtype=float).reshape(-1, 2)
-    if not len(a) or len(a) != len(b) or not a[:, 1].sum() or not b[:, 1].sum():
+    n = len(a)
+    if n < FEWEST_PAIRS or n != len(b) or not a[:, 1].sum() or not b[:, 1].sum():
         return None
-    value = a[:, 0].sum() / a[:, 1].sum() - b[:, 0].sum() / b[:, 1].sum()
-    drawn = np.random.default_rng(0).integers(len(a), size=(BOOTSTRAPS, len(a)))
-    one, other = a[drawn].sum(axis=1), b[drawn].sum(axis=1)
-    low, high = np.quantile(one[:, 0] / one[:, 1] - other[:, 0] / other[:, 1], [0.025, 0.975])
-    return Interval(float(value), float(low), float(high))
+    value = float(a[:, 0].sum() / a[:, 1].sum() - b[:, 0].sum() / b[:, 1].sum())
+    shares = _linearised(a) - _linearised(b)
+    margin = _student(n - 1) * float(shares.std(ddof=1)) / math.sqrt(n)
+    return Interval(value, value - margin, value + margin)
+
+
+def _linearised(replies: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n,) how far each reply moves the mean over tokens, times n."""
+    mean = replies[:, 0].sum() / replies[:, 1].sum()
+    result: NDArray[np.float64] = (replies[:, 0] - mean * replies[:, 1]) / replies[:, 1].mean()
+    return result
+
+
+def _student(degrees: int) -> float:
+    """The 97.5 % quantile of Student's distribution, by its expansion around the normal one (within 1 % from 3 degrees)."""
+    z, v = 1.959964, float(degrees)
+    return (
+        z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+    )

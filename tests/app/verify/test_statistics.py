@@ -72,19 +72,29 @@ def test_holm_steps_down() -> None:
     assert holm([], 0.05) == []
 
 
-def test_the_difference_of_means_over_tokens_has_an_interval_that_covers_it() -> None:
+@pytest.mark.parametrize("pairs", [5, 30])
+def test_the_difference_of_means_over_tokens_has_an_interval_that_covers_it(pairs: int) -> None:
     rng = np.random.default_rng(0)
     covered = 0
-    for _ in range(100):
-        tokens = rng.integers(20, 60, size=30)
-        shared = rng.normal(-1, 0.5, size=30)
-        ours = [(float((m + 0.1 + e) * n), int(n)) for m, e, n in zip(shared, rng.normal(0, 0.2, 30), tokens, strict=True)]
+    for _ in range(400):
+        tokens = rng.integers(20, 60, size=pairs)
+        shared = rng.normal(-1, 0.5, size=pairs)
+        ours = [(float((m + 0.1 + e) * n), int(n)) for m, e, n in zip(shared, rng.normal(0, 0.2, pairs), tokens, strict=True)]
         theirs = [(float(m * n), int(n)) for m, n in zip(shared, tokens, strict=True)]
         interval = difference(ours, theirs)
         assert interval is not None
         covered += interval.low <= 0.1 <= interval.high
-    assert covered >= 85
+    assert 0.92 <= covered / 400 <= 0.985
+
+
+def test_few_pairs_have_no_interval_and_equal_ones_no_width() -> None:
     assert difference([], []) is None
-    same = difference([(-10.0, 10)], [(-10.0, 10)])
+    assert difference([(-10.0, 10)] * 3, [(-11.0, 10)] * 3) is None
+    same = difference([(-10.0, 10)] * 4, [(-10.0, 10)] * 4)
     assert same is not None
     assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("degrees", [3, 5, 7, 30, 1000])
+def test_student_s_quantile_is_scipy_s(degrees: int) -> None:
+    assert math.isclose(statistics._student(degrees), stats.t.ppf(0.975, degrees), rel_tol=0.01)

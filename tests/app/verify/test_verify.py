@@ -25,7 +25,7 @@ FREE = ("-t", "1.0", "--top-k", "0", "--top-p", "1", "--min-p", "0")
 @pytest.fixture
 def prompts(tmp_path: Path) -> Path:
     path = tmp_path / "prompts.jsonl"
-    texts = ("Name three rivers.", "abcab abc bac", "def main(): print(1)")
+    texts = ("Name three rivers.", "abcab abc bac", "def main(): print(1)", "one two three one two")
     path.write_text("".join(json.dumps({"question_id": f"q{i}", "turns": [text]}) + "\n" for i, text in enumerate(texts)))
     return path
 
@@ -53,7 +53,7 @@ def test_a_right_engine_is_verified(verify: Any) -> None:
     assert result["verdict"].startswith("verified: ")
     assert {one["mode"] for one in result["identity"]} == {"plain", "auto", "fixed:4"}
     assert sum(one["drafted"] for one in result["identity"]) > 50
-    assert len(result["drawn"]) == 3
+    assert len(result["drawn"]) == 4
     assert [one["samples"] for one in result["distribution"]] == [200, 200]
     assert all(one["drafted"] >= 200 for one in result["distribution"])
     assert len(result["tests"]) == 3 + 1 + 2
@@ -65,7 +65,7 @@ def test_a_right_engine_is_verified(verify: Any) -> None:
 def test_the_verdict_for_people_is_the_last_line(verify: Any) -> None:
     code, out, err = verify("--samples", "0")
     assert code == 0
-    assert out.splitlines()[-1].startswith("verified: 6 of 6 replies at temperature 0 are plain decoding's")
+    assert out.splitlines()[-1].startswith("verified: 8 of 8 replies at temperature 0 are plain decoding's")
     assert "rounding here" in out
     assert err == ""
 
@@ -129,7 +129,7 @@ def test_a_prompt_that_does_not_fit_is_left_out(verify: Any, prompts: Path) -> N
     code, result = found(verify, "--samples", "0")
     assert code == 0
     assert {skip["prompt"] for skip in result["skipped"]} == {"long"}
-    assert {one["prompt"] for one in result["identity"]} == {"q0", "q1", "q2"}
+    assert {one["prompt"] for one in result["identity"]} == {"q0", "q1", "q2", "q3"}
 
 
 @pytest.mark.parametrize(
