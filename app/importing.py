@@ -74,7 +74,7 @@ def import_models(paths: Sequence[Path], inventory: Inventory, catalogue: Catalo
         names = {one.model.name for one in imported}
         others = [m for m in imports.list() if m.name not in names and not m.fault()] if imported else []
         downloaded = _downloaded(inventory, bar) if imported else []
-    found_pairs = pairings(_distinct([*(one.model for one in imported), *others, *downloaded]))
+    found_pairs = pairings(distinct([*(one.model for one in imported), *others, *downloaded]))
     return Outcome(imported, refused, [pair for pair in found_pairs if {pair.draft, pair.target} & names])
 
 
@@ -95,7 +95,7 @@ def _known(model: ImportedModel, found: Found, catalogue: Catalogue) -> Import:
     return Import(model, next(same, None))
 
 
-def _distinct(models: Sequence[ImportedModel]) -> list[ImportedModel]:
+def distinct(models: Sequence[ImportedModel]) -> list[ImportedModel]:
     """Each model once, by its first name: a file that was downloaded here and by another program is one draft."""
     kept: dict[tuple[object, ...], ImportedModel] = {}
     for model in models:

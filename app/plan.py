@@ -76,7 +76,7 @@ def plan_exactly(
     """As plan_pair, but what is close is decided by llama.cpp's figures for the very settings in question: first those one
     would like best, then those of the plan that its figures leave, until that plan is one it was asked about."""
     plan_with = partial(plan_pair, target, draft, choices=choices, keep_draft=keep_draft)
-    answer, plan = plan_with(machine), _nearest(plan_with(_without_limits(machine)))
+    answer, plan = plan_with(machine), _nearest(plan_with(without_limits(machine)))
     if room_for(plan, machine) < 1 / CLEAR:
         plan = _nearest(answer)
     scales, used = [(Scale(), Scale())], (Scale(), Scale())
@@ -103,7 +103,8 @@ def _nearest(answer: LoadPlan | DoesNotFit) -> LoadPlan:
     return answer if isinstance(answer, LoadPlan) else answer.smallest
 
 
-def _without_limits(machine: Hardware) -> Hardware:
+def without_limits(machine: Hardware) -> Hardware:
+    """The machine with memory for anything."""
     devices = tuple(replace(device, free_bytes=_ENDLESS) for device in machine.devices)
     return replace(machine, available_bytes=_ENDLESS, devices=devices)
 
