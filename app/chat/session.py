@@ -172,14 +172,14 @@ class ChatSession:
         """The system prompt, and what stands on the path before `until`, from the last summary on."""
         from engine import ChatMessage
 
-        above, system = self.path[:until], self.settings.system
-        first = max((at for at, message in enumerate(above) if message.kind == "summary"), default=0)
-        turns = [
-            ChatMessage(message.role, compose_message(message.text, message.attachments))
-            for message in above[first:]
-            if message.text or message.attachments
-        ]
+        system = self.settings.system
+        turns = [ChatMessage(m.role, compose_message(m.text, m.attachments)) for m in _since_summary(self.path[:until])]
         return (*([ChatMessage("system", system)] if system else []), *turns)
+
+    @property
+    def read(self) -> list[Message]:
+        """The messages of the path that the model is given."""
+        return _since_summary(self.path)
 
     def moved(self, event: SummaryMade) -> None:
         """Older turns were summarised: the reply that is being made goes by another id from now on."""
@@ -312,3 +312,9 @@ class ChatSession:
                 raise
             self.go_to_memory(str(error))
             return call(self.store)
+
+
+def _since_summary(path: Sequence[Message]) -> list[Message]:
+    """The last summary and what is below it, or everything; without what has no text (a reply that is being made)."""
+    first = max((at for at, message in enumerate(path) if message.kind == "summary"), default=0)
+    return [message for message in path[first:] if message.text or message.attachments]

@@ -8,17 +8,24 @@ from __future__ import annotations
 import io
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.errors import AppError
 from app.options import LoadChoices, SectionedCommand, loading_from, loading_options
+from app.terminal import say
 
 if TYPE_CHECKING:
     from app.paths import Paths
     from app.settings import Settings
     from app.store import ChatStore
+
+
+SLOW_SECONDS = 1.0
 
 
 @click.command(cls=SectionedCommand)
@@ -49,10 +56,22 @@ def open_chat(choices: LoadChoices) -> int:
     try:
         code = app.run()
     finally:
-        app.close()
+        with _said_if_slow("keeping what the model has read, so that the chat goes on at once next time"):
+            app.close()
     if traceback.getvalue():
         raise AppError(_kept(traceback.getvalue(), paths))
     return code if code is not None else app.return_code or 0
+
+
+@contextmanager
+def _said_if_slow(line: str) -> Iterator[None]:
+    """Say the line if what is done in here takes its time."""
+    timer = threading.Timer(SLOW_SECONDS, say, (line,))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _settings(paths: Paths) -> tuple[Settings, list[str]]:

@@ -15,7 +15,7 @@ from textual.binding import BindingType
 from textual.filter import LineFilter
 
 from app.chat.engine_host import EngineHost
-from app.chat.events import ModelMissing
+from app.chat.events import HostEvent, ModelMissing
 from app.chat.model_choice import nothing_here
 from app.chat.session import ChatSession
 from app.options import LoadChoices
@@ -73,7 +73,7 @@ class PacelineApp(App[int]):
         self._remarks = start.remarks
         self.session = ChatSession(start.store, start.settings.chat, self._went_to_memory)
         self.host = EngineHost(
-            lambda event: self.post_message(HostSaid(event)), lambda: self.session.store, start.paths,
+            self._pass_on, lambda: self.session.store, start.paths,
             state_budget_bytes=start.settings.kv_state_budget_mb << 20,
         )
         self.chat_screen = ChatScreen(self.session, self.host, self.paths, lambda: self.settings, self.load_models)
@@ -103,6 +103,10 @@ class PacelineApp(App[int]):
         if target is not None:
             self.choices = replace(self.choices, target=target, draft=None)
         self.host.load(replace(self.choices, yes=self.choices.yes or fetch))
+
+    def _pass_on(self, event: HostEvent) -> None:
+        """From the host's thread to ours."""
+        self.post_message(HostSaid(event))
 
     async def on_host_said(self, message: HostSaid) -> None:
         await self.chat_screen.hear(message.event)

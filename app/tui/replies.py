@@ -81,7 +81,7 @@ class Replies:
         if event.message_id is None or not self._is_ours(event.message_id):
             return
         if event.dropped > 0:
-            turns = [m for m in self._session.path if m.role != "system" and m.kind == "message"]
+            turns = [message for message in self._session.read if message.role != "system"]
             if event.dropped < len(turns):
                 self._transcript.mark(turns[event.dropped].id, FORGOTTEN)
 

@@ -31,13 +31,12 @@ from app.chat.events import (
 )
 from app.chat.pace import PaceSnapshot
 from app.chat.session import ChatSession
-from app.errors import AppError
 from app.paths import Paths
 from app.settings import Settings
 from app.tui.commands import perform
 from app.tui.keys import bind, shown_key
 from app.tui.replies import Replies
-from app.tui.screens.chat_dialogs import ChatDialogs
+from app.tui.screens.chat_dialogs import ChatDialogs, refusable
 from app.tui.screens.message_actions import MessageActions
 from app.tui.widgets.code_block import CodeBlock
 from app.tui.widgets.find_bar import FindBar
@@ -75,7 +74,7 @@ class ChatScreen(ChatDialogs):
         bind("oldest", "oldest"),
         bind("newest", "newest"),
     ]
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (WIDE, "-wide")]
+    HORIZONTAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012 - as the base class declares it
 
     def __init__(
         self, session: ChatSession, host: EngineHost, paths: Paths, settings: Callable[[], Settings],
@@ -159,14 +158,20 @@ class ChatScreen(ChatDialogs):
         self.set_class(snapshot is None, "-no-pace")
 
     def update_hints(self) -> None:
-        """The keys that matter now, on the status line."""
+        """The keys that matter now, on the status line: the user's own."""
         if self.focused is self.transcript:
-            hints = [("c", "copy"), ("e", "edit"), ("d", "delete"), ("◂▸", "branch"), ("Esc", "prompt")]
+            wanted = [("copy", "copy"), ("edit", "edit"), ("delete", "delete"), ("previous_branch", "branch"), ("cancel", "prompt")]
         elif self.session.replying:
-            hints = [("Esc", "stop"), ("^T", "thinking"), ("F1", "help")]
+            wanted = [("cancel", "stop"), ("thinking", "thinking"), ("help", "help")]
         else:
-            hints = [("F1", "help"), ("Esc", "messages"), ("^O", "chats"), ("^N", "new")]
-        self.status.hints = tuple(hints)
+            wanted = [("help", "help"), ("cancel", "messages"), ("history", "chats"), ("new_chat", "new")]
+        if not self.transcript.following:
+            wanted.insert(0, ("newest", "newest"))
+        keys = [(shown_key(self.app, id), words) for id, words in wanted]
+        self.status.hints = tuple((key, words) for key, words in keys if key)
+
+    def on_transcript_followed(self) -> None:
+        self.update_hints()
 
     def on_descendant_focus(self) -> None:
         self.update_hints()
@@ -186,6 +191,7 @@ class ChatScreen(ChatDialogs):
     def on_prompt_count_tokens(self, event: Prompt.CountTokens) -> None:
         self.host.count_tokens(event.text, event.tag)
 
+    @refusable
     async def send(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         """Send a message, or the edited one in the place of the old."""
         if self.host.state in ("empty", "lost"):
@@ -196,6 +202,7 @@ class ChatScreen(ChatDialogs):
 
     # ---- what the host says
 
+    @refusable
     async def hear(self, event: HostEvent) -> None:
         """Show what the engine host tells."""
         match event:
@@ -289,6 +296,7 @@ class ChatScreen(ChatDialogs):
         """Store what stands in the prompt."""
         self.session.keep_unsent(self.prompt.unsent)
 
+    @refusable
     async def action_regenerate(self) -> None:
         if self.session.replying:
             self.tell("a reply is being written; Esc stops it")
@@ -338,20 +346,21 @@ class ChatScreen(ChatDialogs):
         """Copy the last reply."""
         self._actions.copy_last_reply()
 
+    @refusable
     async def action_edit(self) -> None:
         await self._actions.edit()
 
+    @refusable
     async def action_branch(self) -> None:
         await self._actions.branch(self.transcript.selected)
 
+    @refusable
     async def action_undo(self) -> None:
         await self._actions.undo()
 
+    @refusable
     async def on_transcript_wanted(self, event: Transcript.Wanted) -> None:
-        try:
-            await self._actions.do(event.what)
-        except AppError as error:
-            self.tell(str(error), failed=True)
+        await self._actions.do(event.what)
 
     def on_transcript_cursor_moved(self, event: Transcript.CursorMoved) -> None:
         self.show_numbers(event.message)
@@ -367,6 +376,7 @@ class ChatScreen(ChatDialogs):
     def on_find_bar_wanted(self, event: FindBar.Wanted) -> None:
         self._find.found(self.session.find(event.text))
 
+    @refusable
     async def on_find_bar_stepped(self, event: FindBar.Stepped) -> None:
         await self._actions.go_to(event.message_id)
 

@@ -5,9 +5,10 @@ files. Each dialog dismisses with a value; here it takes effect.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from textual.screen import Screen
 
@@ -19,6 +20,20 @@ from app.store.errors import NotFound
 from app.tui.widgets.prompt import Prompt
 
 Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable[..., Awaitable[None]])
+
+
+def refusable(method: Method) -> Method:
+    """What the store or a file refuses (a chat deleted in another window, say) becomes one line; the chat goes on."""
+
+    @wraps(method)
+    async def guarded(self: ChatDialogs, *args: Any) -> None:
+        try:
+            await method(self, *args)
+        except AppError as error:
+            self.tell(str(error), failed=True)
+
+    return cast("Method", guarded)
 
 
 class ChatDialogs(Screen[None]):
@@ -47,6 +62,7 @@ class ChatDialogs(Screen[None]):
             self.session.start_new()
             await self.show_chat()
 
+    @refusable
     async def open_chat(self, chat_id: int) -> None:
         """Show another chat."""
         if self.may_leave():
@@ -85,6 +101,7 @@ class ChatDialogs(Screen[None]):
         else:
             self.app.push_screen(DetailsScreen(self.session.store, self.session.chat.id))
 
+    @refusable
     async def action_delete(self) -> None:
         """Delete the chat that is open."""
         if self.session.chat is not None and self.may_leave():

@@ -7,9 +7,7 @@ highlighted once as a whole.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from pygments.token import Token
+from pygments.token import Token  # type: ignore[import-untyped]
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -27,7 +25,7 @@ PIECE = 40
 class CodeTheme(HighlightTheme):
     """Few colours, all from the app's theme; comments and keywords also differ in weight, for terminals without colour."""
 
-    STYLES: ClassVar[dict[tuple[str, ...], str]] = {
+    STYLES: dict[tuple[str, ...], str] = {  # noqa: RUF012 - as the base class declares it
         Token.Comment: "italic $text-muted",
         Token.Keyword: "bold $text-accent",
         Token.Keyword.Constant: "$text-warning",

@@ -130,7 +130,7 @@ class ProseView(BlockView):
         assert isinstance(part, Flow)
         if not self.flow.same(part):
             self.flow = part
-            self._redraw(Flowing(part).get_height(self.styles, self.size.width) if self.size.width else 0)
+            self._redraw(Flowing(part).get_height({}, self.size.width) if self.size.width else 0)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return selection.extract("\n".join(block.content.plain for block in self.flow.blocks)), "\n"

@@ -69,6 +69,8 @@ class Reply(Vertical):
         self.set_reactive(Reply.thinking_opened, thinking_opened)
         self._timer: Timer | None = None
         self._drawing_seconds = 0.0
+        self._read = ""
+        """What of the answer `_markdown` has read."""
         self._forget_views()
 
     def compose(self) -> ComposeResult:
@@ -135,7 +137,6 @@ class Reply(Vertical):
     def _forget_views(self) -> None:
         self._markdown = GrowingMarkdown()
         self._read = ""
-        """What of the answer `_markdown` has read."""
         self._thinking: Thinking | None = None
         self._views: list[PartWidget] = []
         self._sizes: list[int] = []

@@ -72,8 +72,8 @@ class Transcript(VerticalScroll):
             super().__init__()
             self.message = message
 
-    class Positioned(TextualMessage):
-        """Where the view stands has changed: following or not, and the window's edges."""
+    class Followed(TextualMessage):
+        """Following has begun or ended."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -264,10 +264,11 @@ class Transcript(VerticalScroll):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self.following = not self.later and new_value >= self.max_scroll_y
+        followed, self.following = self.following, not self.later and new_value >= self.max_scroll_y
         self._note_place()
         self._check_edges_soon()
-        self.post_message(self.Positioned())
+        if followed != self.following:
+            self.post_message(self.Followed())
 
     def _note_place(self) -> None:
         """Remember which message is at the top, and how much of it is above."""
@@ -284,7 +285,7 @@ class Transcript(VerticalScroll):
             await self._mount_window(max(0, len(self._path) - FIRST), len(self._path))
         self.refresh(layout=True)
         self._check_edges_soon()
-        self.post_message(self.Positioned())
+        self.post_message(self.Followed())
 
     async def go_to(self, message_id: int) -> None:
         """Select a message and bring it into view, mounting its surroundings if need be."""

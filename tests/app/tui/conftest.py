@@ -118,6 +118,8 @@ def run_app(paths: Paths, store: ChatStore, monkeypatch: pytest.MonkeyPatch) -> 
                 running = Running(app, pilot)
                 if model is not None:
                     await running.ready()
+                else:  # Esc stops a load before it does anything else
+                    await running.until(lambda: "F5" in running.screen.activity.text)
                 yield running
         finally:
             app.close()

@@ -1,0 +1,155 @@
+"""The chat screen without a model: copying, markers, commands, other windows, layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.chat.events import HostNotice, PromptRead
+from app.settings import ChatSettings
+from app.store import ChatStore
+from tests.app.tui.conftest import RunApp, Running, fill
+
+CODE = "Two:\n\n```python\nfirst = 1\n```\n\nand\n\n```sh\nsecond\n```\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_clipboard_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "somewhere")
+    monkeypatch.delenv("TMUX", raising=False)
+
+
+async def copied(running: Running) -> str:
+    path = running.app.paths.chats / "copied.txt"
+    await running.until(path.exists)
+    await running.pilot.pause(0.05)
+    text = path.read_text()
+    path.unlink()
+    return text
+
+
+async def test_copy_a_message_and_its_code_block_by_block(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 2, lambda i: "a question" if i == 0 else f"<think>hm</think>{CODE}")
+    async with run_app(chat=chat) as running:
+        await running.pilot.press("escape", "c")
+        assert await copied(running) == CODE
+        await running.pilot.press("y")
+        assert await copied(running) == "second"
+        await running.pilot.press("y")
+        assert await copied(running) == "first = 1"
+        await running.pilot.press("up", "c")
+        assert await copied(running) == "a question"
+        await running.pilot.press("escape", "f12")
+        assert await copied(running) == CODE
+        assert running.app.clipboard == CODE
+
+
+async def test_a_line_says_where_the_model_stopped_reading(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 6)
+    async with run_app(chat=chat) as running:
+        sent = running.session.send("seventh")
+        await running.screen.show_path()
+        await running.screen.hear(HostNotice(sent.reply.id, "the 2 oldest messages are left out", dropped=2))
+        await running.pilot.pause()
+        view = running.transcript.view(running.path[2].id)
+        assert view is not None
+        assert "no longer reads" in running.shown(view.message.id)
+        assert len(running.screen.query(".message-marker")) == 1
+        assert "left out" in running.screen.activity.text
+
+
+async def test_reading_a_long_prompt_shows_how_far_it_is(run_app: RunApp, store: ChatStore) -> None:
+    async with run_app(chat=fill(store, 2)) as running:
+        sent = running.session.send("more")
+        await running.screen.show_path()
+        await running.screen.hear(PromptRead(sent.reply.id, 1000, 4000, 0))
+        assert "25%" in running.screen.activity.text
+        assert "1,000 of 4,000 tokens" in running.screen.activity.text
+
+
+async def test_commands_rename_export_and_delete(run_app: RunApp, store: ChatStore, tmp_path: Path) -> None:
+    chat = fill(store, 4)
+    async with run_app(chat=chat) as running:
+        async def command(text: str) -> None:
+            running.screen.prompt.load(text)
+            running.screen.prompt.focus()
+            await running.pilot.press("enter")
+            await running.pilot.pause()
+
+        await command("/rename My [b]title[/b]")
+        assert store.chat(chat).title == "My [b]title[/b]"
+        assert "My [b]title[/b]" in str(running.screen.query_one("#title").render())
+        await command(f"/export {tmp_path / 'out.md'}")
+        assert "message 3" in (tmp_path / "out.md").read_text()
+        await command("/export /nowhere/at/all.md")
+        assert running.app.is_running
+        await command("/system Be terse.")
+        assert store.chat(chat).settings.system == "Be terse."
+        await command("/delete")
+        assert running.session.chat is None
+        assert store.chats() == []
+        await command("/undo")
+        assert running.session.chat is not None
+        assert len(running.path) == 4
+
+
+async def test_branching_makes_a_chat_of_its_own(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 6)
+    async with run_app(chat=chat) as running:
+        await running.pilot.press("escape", "up", "up", "b")
+        await running.until(lambda: running.session.chat and running.session.chat.id != chat)
+        assert [m.text for m in running.path] == [f"message {i}" for i in range(4)]
+        assert len(store.path(chat)) == 6
+
+
+async def test_what_was_not_sent_waits_in_its_chat(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 2)
+    async with run_app(chat=chat) as running:
+        running.screen.prompt.load("half a thought")
+        await running.pilot.press("ctrl+n")
+        await running.until(lambda: running.session.chat is None)
+        assert running.screen.prompt.text == ""
+        await running.screen.open_chat(chat)
+        assert running.screen.prompt.text == "half a thought"
+
+
+async def test_a_chat_deleted_in_another_window_is_one_line(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 4)
+    async with run_app(chat=chat) as running:
+        other = ChatStore.open(running.app.paths.chat_store)
+        other.delete_message(running.path[1].id)
+        other.close()
+        await running.pilot.press("escape", "d")
+        await running.pilot.pause()
+        assert running.app.is_running
+
+
+@pytest.mark.parametrize("size", [(80, 24), (110, 30), (250, 60), (40, 12)])
+async def test_everything_has_its_place_at_any_size(run_app: RunApp, store: ChatStore, size: tuple[int, int]) -> None:
+    chat = fill(store, 30, lambda i: f"你好世界 👨‍👩‍👧 שלום {i} " + "wide 漢字 words " * 12)
+    async with run_app(chat=chat, size=size) as running:
+        await running.until(lambda: "F5" in running.screen.activity.text)
+        await running.pilot.pause()
+        width, height = size
+        pace, prompt, transcript = (running.screen.query_one(name).region for name in ("#pace", "#prompt", "#transcript"))
+        assert transcript.height >= 2
+        assert prompt.right <= width
+        assert running.screen.query_one("#status").region.bottom == height
+        if width >= 110:
+            assert pace.x >= prompt.right
+        else:
+            assert pace.y >= prompt.bottom
+        await running.pilot.press("ctrl+g")
+        await running.pilot.pause()
+        assert not running.screen.query_one("#pace").display
+
+
+async def test_settings_of_the_program_are_kept(run_app: RunApp, store: ChatStore) -> None:
+    async with run_app(chat=fill(store, 2), settings=ChatSettings()) as running:
+        await running.pilot.press("f10")
+        await running.pilot.pause()
+        assert type(running.app.screen).__name__ == "SettingsScreen"
+        running.app.screen.action_save()  # type: ignore[attr-defined]
+        await running.pilot.pause()
+        assert (running.app.paths.config / "settings.toml").exists()
