@@ -11,15 +11,13 @@ from engine import EngineError, LoadConfig
 from engine.buffer_sizes import buffer_sizes
 
 
-def exact_sizes(
-    target: Path, draft: Path | None, flash_attention: bool | None, settings: Mapping[str, Any]
-) -> list[Figures] | None:
+def exact_sizes(target: Path, draft: Path | None, settings: Mapping[str, Any]) -> list[Figures] | None:
     """For the target, and for the draft if there is one, bytes of caches and of compute buffers on host and devices.
 
     settings: LoadConfig fields. None when llama.cpp cannot tell: whether the files can be loaded is for the load to say.
     """
     try:
-        sizes = buffer_sizes(LoadConfig(target, draft, flash_attention=flash_attention, **settings))
+        sizes = buffer_sizes(LoadConfig(target, draft, **settings))
     except EngineError:
         return None
     return [(size.caches, size.host_compute, size.device_compute) for size in sizes if size]

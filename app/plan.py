@@ -1,8 +1,9 @@
 """Whether a pair fits into memory, and what a load has to do without so that it does. Reads two headers, loads nothing.
 
-A load starts from the engine's defaults; models/planner.py gives up what the user left open, and only that reaches the
-engine: a setting the plan did not touch stays the engine's own, so that costs measured earlier still count. A load that
-cannot fit is refused here, before anything is allocated, unless it was forced.
+A load starts from the engine's defaults, or from what `paceline tune` found to be faster here; what was tuned is given
+up first, all of it that takes memory, when it would cost anything else. Then models/planner.py gives up what the user left
+open, and only that reaches the engine: a setting the plan did not touch stays the engine's own, so that costs measured
+earlier still count. A load that cannot fit is refused here, before anything is allocated, unless it was forced.
 
 Headers are read only where memory is not plentiful (see `plentiful`): they take a seventh of a second each, which the
 start of every `ask` would otherwise pay to learn that 2 GB fit into 20. Where the formula's answer is close (CLEAR),
@@ -19,6 +20,7 @@ from typing import Any
 
 from app.errors import AppError
 from app.options import LoadChoices
+from app.tune.store import MEMORY, in_words
 from models import BadGguf, DoesNotFit, Hardware, LoadPlan, ModelShape, Wishes, plan_load, read_gguf, shape_of
 from models.memory import Scale
 from models.planner import BATCHES, HOST_RESERVE_SHARE, KV_TYPES, room_for
@@ -34,6 +36,7 @@ of the whole."""
 QUESTIONS = 3
 """Times that llama.cpp is asked, at most: each answer may change the plan."""
 _ENDLESS = 1 << 62
+_UNTUNED: Mapping[str, Any] = {}
 
 Figures = tuple[int, int, int]
 """Bytes of caches, and of compute buffers on the host and on devices."""
@@ -50,32 +53,36 @@ class Fitted:
     """LoadConfig fields that have to differ from the engine's defaults."""
     remark: str | None = None
     """What was given up, in one line."""
+    tuned: Mapping[str, Any] = field(default_factory=dict)
+    """What there is room for of the tuned LoadConfig fields."""
 
 
 def plan_pair(
     target: ModelShape, draft: ModelShape | None, machine: Hardware, choices: LoadChoices, *, keep_draft: bool = False,
-    scales: tuple[Scale, Scale] = (Scale(), Scale()),
+    scales: tuple[Scale, Scale] = (Scale(), Scale()), tuned: Mapping[str, Any] = _UNTUNED,
 ) -> LoadPlan | DoesNotFit:
-    """The planner's answer for a load with these choices. A context beyond what the target learned is cut, as on load."""
+    """The planner's answer for a load with these choices. A context beyond what the target learned is cut, as on load.
+    tuned: LoadConfig fields that the choices leave open and that are settled too."""
     most = usual_context(target, choices)
     wishes = Wishes(
         context=most if choices.ctx else None,
-        kv_type=choices.kv_type,
-        target_gpu_layers=choices.gpu_layers,
-        draft_gpu_layers=choices.draft_gpu_layers,
+        kv_type=choices.kv_type or tuned.get("kv_type"),
+        batch=tuned.get("batch"),
+        target_gpu_layers=tuned.get("target_gpu_layers", choices.gpu_layers),
+        draft_gpu_layers=tuned.get("draft_gpu_layers", choices.draft_gpu_layers),
         keep_draft=keep_draft,
-        flash_attention=choices.flash_attention is not False,
+        flash_attention=tuned.get("flash_attention", choices.flash_attention) is not False,
     )
     return plan_load(replace(target, trained_context=most), draft, machine, wishes, scales)
 
 
 def plan_exactly(
     target: ModelShape, draft: ModelShape | None, machine: Hardware, choices: LoadChoices, sizes: Sizes, *,
-    keep_draft: bool = False,
+    keep_draft: bool = False, tuned: Mapping[str, Any] = _UNTUNED,
 ) -> LoadPlan | DoesNotFit:
     """As plan_pair, but what is close is decided by llama.cpp's figures for the very settings in question: first those one
     would like best, then those of the plan that its figures leave, until that plan is one it was asked about."""
-    plan_with = partial(plan_pair, target, draft, choices=choices, keep_draft=keep_draft)
+    plan_with = partial(plan_pair, target, draft, choices=choices, keep_draft=keep_draft, tuned=tuned)
     answer, plan = plan_with(machine), _nearest(plan_with(without_limits(machine)))
     if room_for(plan, machine) < 1 / CLEAR:
         plan = _nearest(answer)
@@ -84,6 +91,7 @@ def plan_exactly(
     while 1 / CLEAR < room_for(plan, machine) < CLEAR and len(asked) < QUESTIONS:
         question = plan.use_draft, {
             "context": plan.context, "kv_type": plan.kv_type, "batch": plan.batch,
+            "flash_attention": tuned.get("flash_attention", choices.flash_attention),
             "target_gpu_layers": plan.target_gpu_layers, "draft_gpu_layers": plan.draft_gpu_layers,
         }
         if question in asked or (figures := sizes(*question)) is None:
@@ -117,36 +125,46 @@ def usual_context(target: ModelShape, choices: LoadChoices) -> int:
 
 def fit_into_memory(
     target: Path, draft: Path | None, choices: LoadChoices, machine: Hardware, *, keep_draft: bool,
-    instead: Callable[[], str | None], sizes: Sizes = lambda _draft, _settings: None,
+    instead: Callable[[], str | None], sizes: Sizes = lambda _draft, _settings: None, tuned: Mapping[str, Any] = _UNTUNED,
 ) -> Fitted:
     """How to load these files. `instead` names something that would fit; it is asked only when this does not. `sizes` asks
-    llama.cpp.
+    llama.cpp. `tuned`: LoadConfig fields to load with if there is room.
 
     Raises AppError when they do not fit and --force was not given.
     """
     files = [target, *([draft] if draft else [])]
-    if plentiful(files, choices, machine):
-        return Fitted()
+    if plentiful(files, choices, machine, tuned):
+        return Fitted(tuned=tuned)
     try:
         shapes = [shape_of(read_gguf(path)) for path in files]
     except BadGguf:
-        return Fitted()  # whether llama.cpp can do more with it than we can is for the load to say
+        return Fitted(tuned=tuned)  # whether llama.cpp can do more with it than we can is for the load to say
     shape, draft_shape = shapes[0], shapes[1] if draft else None
-    answer = plan_exactly(shape, draft_shape, machine, choices, sizes, keep_draft=keep_draft)
+    plan_with = partial(plan_exactly, shape, draft_shape, machine, choices, sizes, keep_draft=keep_draft)
+    takes_memory = {name: value for name, value in tuned.items() if name in MEMORY}
+    if takes_memory:
+        answer = plan_with(tuned=takes_memory)
+        if isinstance(answer, LoadPlan) and not answer.given_up:
+            return Fitted(tuned=tuned)
+    answer = plan_with()
+    free = {name: value for name, value in tuned.items() if name not in MEMORY}
     if isinstance(answer, LoadPlan):
-        return Fitted(draft is None or answer.use_draft, changes(answer, shape, draft_shape, choices, machine), remark_on(answer))
+        use_draft, left = draft is None or answer.use_draft, changes(answer, shape, draft_shape, choices, machine)
+        return Fitted(use_draft, left, remark_on(answer, takes_memory), free if use_draft else {})
     refusal = f"{target.name} {answer.reason}"
     if choices.force:
-        return Fitted(remark=f"{refusal}; loading it all the same (--force)")
+        return Fitted(remark=f"{refusal}; loading it all the same (--force)", tuned=free)
     open_choices = LoadChoices(flash_attention=choices.flash_attention)
     freer = plan_pair(shape, draft_shape, machine, open_choices)
     advice = _settings_that_fit(freer, choices, keep_draft) if isinstance(freer, LoadPlan) else instead()
     raise AppError("; ".join(part for part in (refusal, advice, "--force loads it all the same") if part))
 
 
-def plentiful(files: Sequence[Path], choices: LoadChoices, machine: Hardware) -> bool:
+def plentiful(files: Sequence[Path], choices: LoadChoices, machine: Hardware, tuned: Mapping[str, Any] = _UNTUNED) -> bool:
     """True if the sizes of the files alone say that they fit with nothing given up."""
-    if (choices.ctx or DEFAULT_CONTEXT) > PLENTY_CONTEXT or choices.flash_attention is False:
+    if (choices.ctx or DEFAULT_CONTEXT) > PLENTY_CONTEXT or tuned.get("batch", 0) > BATCHES[0]:
+        return False
+    if tuned.get("flash_attention", choices.flash_attention) is False:
         return False
     room = machine.available_bytes - int(HOST_RESERVE_SHARE * machine.ram_bytes)
     if machine.devices:
@@ -174,8 +192,11 @@ def changes(
     return found
 
 
-def remark_on(plan: LoadPlan) -> str | None:
-    return f"to fit into memory: {', '.join(plan.given_up)}" if plan.given_up else None
+def remark_on(plan: LoadPlan, not_tuned: Mapping[str, Any] = _UNTUNED) -> str | None:
+    """not_tuned: what `tune` found and there is no room for."""
+    given_up = [f"without what `paceline tune` found ({in_words(not_tuned)})"] if not_tuned else []
+    given_up += plan.given_up
+    return f"to fit into memory: {', '.join(given_up)}" if given_up else None
 
 
 def _settings_that_fit(plan: LoadPlan, choices: LoadChoices, keep_draft: bool) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import __version__
+from app.tune.store import in_words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -13,8 +14,11 @@ if TYPE_CHECKING:
     from engine import Finished
 
 
-def answer_json(finished: Finished, load_seconds: float, models: Mapping[str, Any]) -> dict[str, Any]:
-    """What `ask --json` prints: the engine's report and what only the app knows."""
+def answer_json(
+    finished: Finished, load_seconds: float, models: Mapping[str, Any], tuned: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What `ask --json` prints: the engine's report and what only the app knows. tuned: settings in use that `paceline tune`
+    found."""
     report = dict(finished.report)
     return {
         "text": finished.text,
@@ -23,24 +27,25 @@ def answer_json(finished: Finished, load_seconds: float, models: Mapping[str, An
         "timings": {"load_ms": round(load_seconds * 1000, 1), **report.pop("timings")},
         **{name: value for name, value in report.items() if name not in ("finish_reason", "seed")},
         "models": dict(models),
+        "tuned": dict(tuned),
         "seed": report.get("seed"),
         "version": __version__,
     }
 
 
-def stats_table(finished: Finished, load_seconds: float) -> Table:
+def stats_table(finished: Finished, load_seconds: float, tuned: Mapping[str, Any]) -> Table:
     """What `ask --stats` shows: label and value, one fact a line."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for label, value in stats_lines(finished.report, load_seconds):
+    for label, value in stats_lines(finished.report, load_seconds, tuned):
         table.add_row(label, value)
     return table
 
 
-def stats_lines(report: Mapping[str, Any], load_seconds: float) -> list[tuple[str, str]]:
+def stats_lines(report: Mapping[str, Any], load_seconds: float, tuned: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The table's content. A number that was not measured is left out, not shown as zero."""
     usage, timings, speculation = report["usage"], report["timings"], report["speculation"]
     lines = [
@@ -64,6 +69,7 @@ def stats_lines(report: Mapping[str, Any], load_seconds: float) -> list[tuple[st
     lines.append(("", str(speculation.get("state") or "")))
     if peak := report.get("memory", {}).get("peak_rss_bytes"):
         lines.append(("memory", f"{peak / 1e9:.2f} GB peak"))
+    lines.append(("tuned", in_words(tuned)))
     return [(label, value) for label, value in lines if value]
 
 

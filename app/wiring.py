@@ -54,6 +54,8 @@ class LocalPair:
     draft: LocalModel | None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """LoadConfig fields that memory leaves no choice about."""
+    tuned: Mapping[str, Any] = field(default_factory=dict)
+    """LoadConfig fields that `paceline tune` found for this pair here, as far as the user and memory leave them open."""
 
     def as_json(self) -> dict[str, Any]:
         return {"target": self.target.as_json(), "draft": self.draft.as_json() if self.draft else None}
@@ -97,14 +99,14 @@ class TerminalFront:
         return fetch(files, models_dir, offline=offline)
 
 
-def local_pair(choices: LoadChoices, paths: Paths, modes: Sequence[str]) -> LocalPair:
+def local_pair(choices: LoadChoices, paths: Paths, modes: Sequence[str], *, tuned: bool = True) -> LocalPair:
     """The model files for `choices`, fetched where they are missing, and how to load them so that they fit. No draft is
-    loaded that no mode would use. For commands: it asks and tells at the terminal.
+    loaded that no mode would use. For commands: it asks and tells at the terminal. `tuned`: as in `fitted`.
 
     Raises AppError or ModelsError.
     """
     front = TerminalFront()
-    return fitted(files_for(choices, paths, modes, front), choices, paths, modes, front)
+    return fitted(files_for(choices, paths, modes, front), choices, paths, modes, front, tuned=tuned)
 
 
 def files_for(choices: LoadChoices, paths: Paths, modes: Sequence[str], front: Front) -> LocalPair:
@@ -139,8 +141,11 @@ def files_for(choices: LoadChoices, paths: Paths, modes: Sequence[str], front: F
     return pair
 
 
-def fitted(pair: LocalPair, choices: LoadChoices, paths: Paths, modes: Sequence[str], front: Front) -> LocalPair:
+def fitted(
+    pair: LocalPair, choices: LoadChoices, paths: Paths, modes: Sequence[str], front: Front, *, tuned: bool = True
+) -> LocalPair:
     """The second half: `pair` with what it has to do without to fit into the memory that is free now, which is said.
+    `tuned`: with what `paceline tune` found for it here; a comparison of equals goes without.
 
     Raises AppError when it does not fit at all.
     """
@@ -151,12 +156,13 @@ def fitted(pair: LocalPair, choices: LoadChoices, paths: Paths, modes: Sequence[
         keep_draft=bool(_need_draft(modes)) or choices.draft is not None,
         instead=lambda: something_that_fits(selector, machine),
         sizes=lambda use_draft, settings: exact_sizes(
-            pair.target.path, pair.draft.path if pair.draft and use_draft else None, choices.flash_attention, settings
+            pair.target.path, pair.draft.path if pair.draft and use_draft else None, settings
         ),
+        tuned=tuned_settings(paths, pair, _given(choices)) if tuned else {},
     )
     if plan.remark:
         front.say(plan.remark)
-    return replace(pair, draft=pair.draft if plan.use_draft else None, settings=plan.settings)
+    return replace(pair, draft=pair.draft if plan.use_draft else None, settings=plan.settings, tuned=plan.tuned)
 
 
 def _need_draft(modes: Sequence[str]) -> list[str]:
@@ -232,27 +238,27 @@ def loaded_process(
     return Loaded(EngineProcess(load_config(pair, choices, paths, front.say), on_progress), pair)
 
 
-def load_config(
-    pair: LocalPair, choices: LoadChoices, paths: Paths, remark: Callable[[str], None], *, tuned: bool = True
-) -> LoadConfig:
-    """What to load and how. What cannot be kept on this disk (measured costs, llama.cpp's log) is done without. `tuned`:
-    with what `paceline tune` found for this pair here, where the user left it open."""
+def load_config(pair: LocalPair, choices: LoadChoices, paths: Paths, remark: Callable[[str], None]) -> LoadConfig:
+    """What to load and how. What cannot be kept on this disk (measured costs, llama.cpp's log) is done without."""
     keeps_profiles, keeps_logs = writable(paths.profiles), writable(paths.logs)
     if not keeps_profiles:
         remark(f"cannot write to {paths.profiles}: what is learned about this machine's speed will not be kept")
-    chosen = {
-        "context": choices.ctx, "kv_type": choices.kv_type, "target_gpu_layers": choices.gpu_layers,
-        "draft_gpu_layers": choices.draft_gpu_layers, "threads": choices.threads, "flash_attention": choices.flash_attention,
-    }
-    given = {name: value for name, value in chosen.items() if value is not None}
-    found = tuned_settings(paths, pair, given) if tuned else {}
     return LoadConfig(
         target=pair.target.path,
         draft=pair.draft.path if pair.draft else None,
         profile_dir=paths.profiles if keeps_profiles else None,
         log_file=paths.engine_log if keeps_logs else None,
-        **{**found, **given, **pair.settings},
+        **{**pair.tuned, **_given(choices), **pair.settings},
     )
+
+
+def _given(choices: LoadChoices) -> dict[str, Any]:
+    """The LoadConfig fields that the user has fixed."""
+    chosen = {
+        "context": choices.ctx, "kv_type": choices.kv_type, "target_gpu_layers": choices.gpu_layers,
+        "draft_gpu_layers": choices.draft_gpu_layers, "threads": choices.threads, "flash_attention": choices.flash_attention,
+    }
+    return {name: value for name, value in chosen.items() if value is not None}
 
 
 def _missing(files: Sequence[ModelFile], inventory: Inventory, front: Front) -> list[ModelFile]:

@@ -67,7 +67,7 @@ def run_five(
                 targets = [prepared.engines[config.name].target for config in configs]
                 judge = max(targets, key=lambda path: path.stat().st_size)  # the most precise; of equals the target itself
                 key = next(key for key in prepared.engines.values() if key.target == judge)
-                config = replace(load_config(prepared.pairs[key], loading, paths, say, tuned=False), draft=None)
+                config = replace(load_config(prepared.pairs[key], loading, paths, say), draft=None)
                 done[:] = _judged(done, lambda texts: _likelihoods(config, texts, interrupt))
         finally:
             interrupt.hook = None

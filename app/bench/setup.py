@@ -48,14 +48,14 @@ class Prepared:
 
 def prepare(configs: Sequence[Configuration], choices: LoadChoices, paths: Paths) -> Prepared:
     """Find (and fetch, if that is wanted) the files of all configurations. All get the context, the KV type and the batch of
-    the one that has to do with least: speeds are compared of equals. Raises AppError or ModelsError."""
+    the one that has to do with least, and none what `tune` found for one of them: speeds are compared of equals. Raises AppError or ModelsError."""
     found: dict[tuple[str | None, str | None], LocalPair] = {}
     chosen: dict[str, tuple[str | None, str | None]] = {}
     for config in configs:
         draft = config.draft or choices.draft if uses_draft(config.mode) else NO_DRAFT
         names = chosen[config.name] = (config.target or choices.target, draft)
         if names not in found:
-            found[names] = local_pair(replace(choices, target=names[0], draft=draft), paths, [config.mode])
+            found[names] = local_pair(replace(choices, target=names[0], draft=draft), paths, [config.mode], tuned=False)
     shared = shared_settings([pair.settings for pair in found.values()])
     engines, pairs = {}, {}
     for config in configs:
@@ -97,8 +97,7 @@ def loader(prepared: Prepared, choices: LoadChoices, paths: Paths, interrupt: In
                 return not interrupt.seen
 
             try:
-                # What `tune` found for one pair would not hold for the others: speeds are compared of equals.
-                config = load_config(pair, replace(choices, threads=key.threads), paths, tell, tuned=False)
+                config = load_config(pair, replace(choices, threads=key.threads), paths, tell)
                 engine = EngineProcess(config, on_progress)
             except LoadCancelled:
                 raise Interrupted from None

@@ -82,7 +82,7 @@ def ask(
     with running_engine(pair, loading, paths) as (engine, interrupt):
         finished = _answer(engine, request, interrupt, pair, as_json=as_json, stream=not (as_json or no_stream))
         if stats:
-            say_table(stats_table(finished, engine.load_seconds))
+            say_table(stats_table(finished, engine.load_seconds, pair.tuned))
         if finished.reason == "cancelled":
             return interrupt.exit_code
         if remark := _why_it_stopped(finished.reason, request):
@@ -123,7 +123,7 @@ def _answer(
 
     finished = run_oneshot(engine, request, interrupt, write_out if stream else None)
     if as_json:
-        write_out(json.dumps(answer_json(finished, engine.load_seconds, pair.as_json()), ensure_ascii=False) + "\n")
+        write_out(json.dumps(answer_json(finished, engine.load_seconds, pair.as_json(), pair.tuned), ensure_ascii=False) + "\n")
         return finished
     if not stream:
         write_out(finished.text)

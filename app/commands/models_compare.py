@@ -57,9 +57,9 @@ def compare(first: str, second: str, draft: str | None, threads: int | None, for
 
     paths = Paths.find()
     choices = LoadChoices(first, draft, ctx=CONTEXT, threads=threads, offline=True, force=force)
-    ours = local_pair(choices, paths, ["auto"])
+    ours = local_pair(choices, paths, ["auto"], tuned=False)
     partner = draft or (str(ours.draft.path) if ours.draft else "none")
-    theirs = local_pair(replace(choices, target=second, draft=partner), paths, ["auto"])
+    theirs = local_pair(replace(choices, target=second, draft=partner), paths, ["auto"], tuned=False)
     if ours.settings != theirs.settings:
         say(f"{first} and {second} run with different settings, as memory allows: their figures compare only roughly")
     results = []

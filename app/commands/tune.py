@@ -42,7 +42,7 @@ def tune(budget: float, show: bool, reset: bool, **params: Any) -> int:
     paths = Paths.find()
     if show:
         return _show(store.load(paths))
-    pair = local_pair(loading, paths, ["auto"])
+    pair = local_pair(loading, paths, ["auto"], tuned=False)
     if reset:
         forgotten = store.reset(paths, pair)
         write_out("forgotten\n" if forgotten else "nothing was tuned for this pair on this machine\n")

@@ -67,7 +67,7 @@ class _Run:
         self._started = time.monotonic()
         self._deadline = self._started + seconds
         self._hard_end = self._started + OVERTIME * seconds + CALIBRATION_SECONDS
-        self._config = load_config(pair, choices, paths, say, tuned=False)
+        self._config = load_config(pair, choices, paths, say)
         self._machine = hardware(paths.models)
         self._bar: Progress = progress(BarColumn(bar_width=20), TextColumn("{task.fields[left]}"), TextColumn("{task.description}", markup=False))
         self._task: TaskID | None = None
@@ -161,7 +161,7 @@ class _Run:
             draft_gpu_layers=tried.get("draft_gpu_layers", self._choices.draft_gpu_layers), force=False,
         )
         try:
-            plan = fitted(pair, choices, self._paths, ["auto"], _Quiet())
+            plan = fitted(pair, choices, self._paths, ["auto"], _Quiet(), tuned=False)
         except AppError:
             return False
         return all(self._pair.settings.get(name) == value for name, value in plan.settings.items())

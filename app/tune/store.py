@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MEMORY = ("batch", "flash_attention", "kv_type", "target_gpu_layers", "draft_gpu_layers")
-"""Settings that a plan for little memory may have had to choose itself; then none of them is ours to change."""
+"""Settings that decide how much memory a load takes, or where: the plan for memory may have to do without them."""
 SETTINGS = ("threads", "batch_threads", *MEMORY)
 """LoadConfig fields that are tuned."""
 
@@ -50,11 +50,8 @@ class Tuned:
 
 
 def tuned_settings(paths: Paths, pair: LocalPair, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """LoadConfig fields for `pair` on this machine; {} if it was not tuned here. given: the fields the user has fixed.
-
-    Where memory has already forced a setting, those that take memory are left out; so are those that would not go with
-    what the user fixed.
-    """
+    """LoadConfig fields for `pair` on this machine; {} if it was not tuned here. given: the fields the user has fixed;
+    what would not go with them is left out."""
     found = kept(paths, pair)
     if found is None:
         return {}
@@ -63,8 +60,6 @@ def tuned_settings(paths: Paths, pair: LocalPair, given: Mapping[str, Any] | Non
         fixed |= {"flash_attention", "kv_type"}
     if "threads" in fixed:
         fixed.add("batch_threads")
-    if any(name in MEMORY for name in pair.settings):
-        fixed |= set(MEMORY)
     return {name: value for name, value in found.settings.items() if name in SETTINGS and name not in fixed}
 
 

@@ -66,7 +66,7 @@ def test_json_has_the_promised_shape(ask: Any, target: Path, draft: Path) -> Non
     code, out, _ = ask(QUESTION, "--mode", "fixed:3", "--seed", "7", "--json")
     answer = json.loads(out)
     assert code == 0
-    assert list(answer) == ["text", "finish_reason", "usage", "timings", "speculation", "memory", "models", "seed", "version"]
+    assert list(answer) == ["text", "finish_reason", "usage", "timings", "speculation", "memory", "models", "tuned", "seed", "version"]
     assert answer["text"].rstrip("\n") == streamed.rstrip("\n")
     assert answer["finish_reason"] == "length"
     assert set(answer["usage"]) == {"prompt_tokens", "cached_tokens", "completion_tokens"}

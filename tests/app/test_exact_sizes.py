@@ -75,7 +75,8 @@ def test_what_llama_cpp_takes_more_is_given_up(shapes: list[ModelShape], needed:
     assert answer.given_up
     assert room_for(answer, cpu(round(needed * 1.02))) >= 1
     assert told.questions[0] == (
-        True, {"context": 1 << 15, "kv_type": "f16", "batch": 512, "target_gpu_layers": 0, "draft_gpu_layers": 0},
+        True, {"context": 1 << 15, "kv_type": "f16", "batch": 512, "flash_attention": None,
+         "target_gpu_layers": 0, "draft_gpu_layers": 0},
     )
     assert 1 < len(told.questions) <= QUESTIONS, "the plan that comes out is asked about too"
 
@@ -114,7 +115,7 @@ def test_the_formula_is_near_llama_cpp_s_figures(kind: str, kv_type: str, reques
     path = request.getfixturevalue(kind)
     plan = plan_pair(shape_of(read_gguf(path)), None, cpu(GIB), LoadChoices(ctx=2048, kv_type=kv_type))
     assert isinstance(plan, LoadPlan)
-    figures = exact_sizes(path, None, None, {"context": 2048, "kv_type": kv_type})
+    figures = exact_sizes(path, None, {"context": 2048, "kv_type": kv_type})
     assert figures is not None
     ((caches, compute, device),) = figures
     assert caches == pytest.approx(plan.target.kv, abs=0.02 * MIB)
@@ -123,8 +124,8 @@ def test_the_formula_is_near_llama_cpp_s_figures(kind: str, kv_type: str, reques
 
 
 def test_files_that_llama_cpp_cannot_read_have_no_figures(truncated: Path, tmp_path: Path) -> None:
-    assert exact_sizes(truncated, None, None, {}) is None
-    assert exact_sizes(tmp_path / "none.gguf", None, None, {}) is None
+    assert exact_sizes(truncated, None, {}) is None
+    assert exact_sizes(tmp_path / "none.gguf", None, {}) is None
 
 
 def test_a_load_that_is_close_asks_llama_cpp(
@@ -134,7 +135,7 @@ def test_a_load_that_is_close_asks_llama_cpp(
     shape = shape_of(read_gguf(target))
     plan = plan_pair(shape, None, cpu(GIB), OPEN)
     assert isinstance(plan, LoadPlan)
-    figures = exact_sizes(target, None, None, {"context": plan.context})
+    figures = exact_sizes(target, None, {"context": plan.context})
     assert figures is not None
     really = plan.host_needed_bytes - plan.target.kv - plan.target.compute + sum(figures[0])
     monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115 - pytest's own stdin refuses to be read

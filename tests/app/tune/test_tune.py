@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,13 +19,15 @@ from app.cli import main
 from app.interrupt import Interrupt
 from app.options import LoadChoices
 from app.paths import Paths
+from app.plan import plan_pair
 from app.tune import session, store
 from app.tune.drafts import other_drafts
 from app.tune.session import tune
 from app.tune.store import Tuned, tuned_settings
-from app.wiring import LocalModel, LocalPair, load_config, local_pair
+from app.wiring import LocalModel, LocalPair, TerminalFront, fitted, load_config, local_pair
 from engine import LoadConfig, LoadFailed
 from engine.trial import Trial, running_trial
+from models import Hardware, LoadPlan, read_gguf, shape_of
 
 
 @pytest.fixture
@@ -43,8 +46,10 @@ def keep(paths: Paths, pair: LocalPair, **how: Any) -> None:
     store.save(paths, replace(entry, **how))
 
 
-def config(pair: LocalPair, paths: Paths, **choices: Any) -> LoadConfig:
-    return load_config(pair, LoadChoices(**choices), paths, lambda line: None)
+def config(pair: LocalPair, paths: Paths, *, tuned: bool = True, **choices: Any) -> LoadConfig:
+    chosen = LoadChoices(**choices)
+    ready = fitted(pair, chosen, paths, ["auto"], TerminalFront(), tuned=tuned)
+    return load_config(ready, chosen, paths, lambda line: None)
 
 
 def test_what_was_kept_is_used_for_that_pair(paths: Paths, pair: LocalPair, drafts: dict[str, Path]) -> None:
@@ -54,17 +59,54 @@ def test_what_was_kept_is_used_for_that_pair(paths: Paths, pair: LocalPair, draf
     assert (loaded.threads, loaded.flash_attention) == (3, False)
     assert tuned_settings(paths, replace(pair, draft=LocalModel(drafts["poor"]))) == {}
     assert tuned_settings(paths, replace(pair, draft=None)) == {}
-    assert load_config(pair, LoadChoices(), paths, lambda line: None, tuned=False).threads is None
+    assert config(pair, paths, tuned=False).threads is None
 
 
-def test_what_the_user_says_or_memory_forces_comes_first(paths: Paths, pair: LocalPair) -> None:
+def test_what_the_user_says_comes_first(paths: Paths, pair: LocalPair) -> None:
     keep(paths, pair, settings={"threads": 3, "batch_threads": 5, "kv_type": "q8_0", "batch": 256})
     chosen = config(pair, paths, threads=2)
     assert (chosen.threads, chosen.batch_threads, chosen.kv_type) == (2, None, "q8_0")
     without = config(pair, paths, flash_attention=False)
     assert (without.kv_type, without.flash_attention, without.batch) == ("f16", False, 256)
-    tight = config(replace(pair, settings={"batch": 128}), paths)
-    assert (tight.batch, tight.kv_type, tight.threads) == (128, "f16", 3)
+
+
+def test_what_was_tuned_is_planned_for_and_given_up_where_it_would_cost_anything_else(
+    paths: Paths, pair: LocalPair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pair.draft
+    tuned = {"threads": 3, "batch": 2048, "flash_attention": False}
+    keep(paths, pair, settings=tuned)
+    shapes = [shape_of(read_gguf(model.path)) for model in (pair.target, pair.draft)]
+    room = Hardware(0, 1 << 30, 4, 8, 1 << 40, (), frozenset())
+    plain, wanted = (plan_pair(shapes[0], shapes[1], room, LoadChoices(), tuned=how) for how in ({}, tuned))
+    assert isinstance(plain, LoadPlan)
+    assert isinstance(wanted, LoadPlan)
+    assert wanted.host_needed_bytes > 1.1 * plain.host_needed_bytes
+    monkeypatch.setattr("app.wiring.exact_sizes", lambda *_: None)  # the formula decides
+
+    def loaded_with(free: int) -> LoadConfig:
+        monkeypatch.setattr("app.wiring.this_machine", lambda _: replace(room, available_bytes=free))
+        return config(pair, paths)
+
+    enough = loaded_with(wanted.host_needed_bytes)
+    assert (enough.threads, enough.batch, enough.flash_attention) == (3, 2048, False)
+    assert capsys.readouterr().err == ""
+    tight = loaded_with(wanted.host_needed_bytes - 1)
+    assert (tight.threads, tight.batch, tight.flash_attention) == (3, 512, None)
+    assert capsys.readouterr().err == (
+        "paceline: to fit into memory: without what `paceline tune` found (batch 2048, flash attention off)\n"
+    )
+
+
+def test_ask_names_what_was_tuned(
+    paths: Paths, pair: LocalPair, named: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115 - pytest's own stdin refuses to be read
+    keep(paths, pair, settings={"batch": 256, "threads": 7})
+    assert main(["ask", *named, "-n", "4", "--json", "--stats", "hello"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["tuned"] == {"batch": 256}
+    assert "batch 256" in next(line for line in err.splitlines() if line.startswith("tuned"))
 
 
 def test_another_machine_s_settings_are_not_ours(paths: Paths, pair: LocalPair) -> None:
