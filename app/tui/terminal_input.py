@@ -135,7 +135,7 @@ class TerminalInput:
                 yield Pressed("alt+enter")
             if part and _NO_TEXT.search(part):
                 yield from self._interrupted()
-                self._in_burst = False
+                self._in_burst = self._broken = False
                 yield Typed(part)
             elif part and self._holds(part, gap):
                 self._held += part

@@ -104,6 +104,12 @@ def test_enter_after_an_unmarked_paste_sends() -> None:
     assert play([("one\rtwo and more", 1), ("\r", 0.5)]) == [Pasted("one\ntwo and more"), Typed("\r")]
 
 
+def test_a_key_that_is_no_text_ends_what_a_paste_before_it_began() -> None:
+    paste = Pasted("one\ntwo and more")
+    found = play([("one\rtwo and more", 1), ("\x0e", 1), *by_character("hello", 0.001), ("\r", 0.1)])
+    assert found == [paste, Typed("\x0ehello\r")]
+
+
 def test_keys_that_a_slow_line_brings_together_stay_keys() -> None:
     assert play([("jjjjjjjjjjjjjjjjjjjj", 1)]) == [Typed("j" * 20)]
     assert play([("abc", 1)]) == [Typed("abc")]
