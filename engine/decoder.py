@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.attribution import Attribution
 from engine.cost import CostModel
 from engine.drafters.base import Drafter
 from engine.drafters.model import ModelDrafter
@@ -59,6 +60,7 @@ class Reply:
     costs: CostModel | None = None
     """To say what a plain token would take; decides nothing."""
     metrics: Metrics = field(init=False)
+    attribution: Attribution = field(default_factory=Attribution)
     text: str = ""
     tokens: list[TokenId] = field(default_factory=list)
     """The reply's ids, without the token that ended it."""
@@ -108,7 +110,7 @@ class Decoder:
         rest = reply.stream.finish() if reply.reason != "stop" or not reply.stream.stopped else ""
         if rest:
             reply.text += rest
-            yield TextDelta(rest)
+            yield TextDelta(rest, *reply.attribution.take(len(rest)))
 
     def _prefill(self, reply: Reply, cached: int) -> Iterator[GenerationEvent]:
         """Read the prompt but for its last batch, which the first round scores."""
@@ -135,7 +137,7 @@ class Decoder:
         sampled = time.perf_counter()
         block = [*draft.tokens[: verdict.accepted], verdict.token]
         origins: list[Origin] = [*[draft.origin] * verdict.accepted, "target"]
-        emitted, read, text = self._emit(reply, block)
+        emitted, read, text = self._emit(reply, block, origins)
         session.commit(emitted, verdict.accepted)                             # 5 go on from the accepted state
         for drafter in reply.drafters:
             drafter.observe(emitted)
@@ -157,7 +159,7 @@ class Decoder:
         metrics.add(round_, decoding=not first)
         reply.trace.write(metrics.rounds, round_, [self._show(t) for t in emitted], reply.policy.state)
         if text:
-            yield TextDelta(text, tuple(origins[: len(emitted)]))
+            yield TextDelta(text, *reply.attribution.take(len(text)))
         yield RoundDone(round_, reply.policy.state, reply.policy.action)
         if not first:
             metrics.decode_seconds += time.perf_counter() - started
@@ -239,19 +241,21 @@ class Decoder:
                 chain.close()
         return targets
 
-    def _emit(self, reply: Reply, block: list[TokenId]) -> tuple[list[TokenId], int, str]:
+    def _emit(self, reply: Reply, block: list[TokenId], origins: list[Origin]) -> tuple[list[TokenId], int, str]:
         """The tokens of the block that belong to the reply, how many were read to its end, and the text they release;
         sets reply.reason at its end."""
         emitted: list[TokenId] = []
         released = []
         read = 0
-        for token in block:
+        for token, origin in zip(block, origins, strict=True):
             read += 1
             if self._model.is_end(token):
                 reply.reason = "stop"
                 break
             emitted.append(token)
+            before = reply.stream.characters
             released.append(reply.stream.push([self._model.piece(token)]))
+            reply.attribution.add(origin, reply.stream.characters - before)
             if reply.stream.stopped:
                 reply.reason = "stop"
                 break

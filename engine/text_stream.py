@@ -74,6 +74,8 @@ class TextStream:
         self._waiting = ""  # the last `_node.depth` characters
         self.tokens = 0
         """Tokens read so far. Once `stopped`, the last of them completed the stop string."""
+        self.characters = 0
+        """Characters read so far, those that wait or were cut off included."""
         self.stopped = False
         """A stop string has ended the text."""
 
@@ -96,6 +98,7 @@ class TextStream:
         return released
 
     def _read(self, new: str) -> str:
+        self.characters += len(new)
         text, first = self._waiting + new, len(self._waiting)
         for at in range(first, len(text)):
             self._node = self._node.step(text[at])

@@ -131,10 +131,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """New reply text. `origins` names, for every token behind the text, who proposed it."""
+    """New reply text, never empty."""
 
     text: str
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[Origin, ...]
+    """For every token that completed characters of the text, who proposed it. Tokens of earlier rounds come first where
+    their text was held back."""
+    lengths: tuple[int, ...]
+    """The characters that each of them completed; they add up to the text's."""
 
 
 @dataclass(frozen=True, slots=True)

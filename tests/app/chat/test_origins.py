@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from app.chat.conversation import OriginSpan
 from app.chat.origins import OriginRuns, pieces_of
 from engine import TextDelta
@@ -15,17 +13,6 @@ def test_neighbours_of_one_origin_are_one_run() -> None:
     assert OriginRuns().spans() == ()
 
 
-@pytest.mark.parametrize(
-    ("delta", "pieces"),
-    [
-        (TextDelta("the end"), [("target", "the end")]),
-        (TextDelta("a", ("target",)), [("target", "a")]),
-        (TextDelta("one two", ("model", "model")), [("model", "one two")]),
-        (TextDelta("abcd", ("model", "model", "model", "target")), [("model", "abc"), ("target", "d")]),
-        (TextDelta("x", ("ngram", "target")), [("ngram", "x")]),
-    ],
-)
-def test_a_delta_is_cut_where_its_proposer_changes(delta: TextDelta, pieces: list[tuple[str, str]]) -> None:
-    found = list(pieces_of(delta))
-    assert "".join(text for _, text in found) == delta.text
-    assert found == pieces
+def test_a_delta_is_cut_token_by_token() -> None:
+    delta = TextDelta("ab cd", ("model", "model", "target"), (1, 3, 1))
+    assert list(pieces_of(delta)) == [("model", "a"), ("model", "b c"), ("target", "d")]
