@@ -77,6 +77,10 @@ class HistoryScreen(ModalScreen[int | None]):
         self._state = Static("", id="history-state", markup=False)
         self._nothing = Static("", id="history-none", markup=False)
         self._limit = PAGE
+        self._shown_for: str | None = None
+        """What stood in the search field when the list was read."""
+        self._opening = False
+        """Enter was quicker than the search: open what it finds."""
         self._deleted: list[list[int]] = []
         """What each deletion took, the last one at the end."""
 
@@ -115,6 +119,10 @@ class HistoryScreen(ModalScreen[int | None]):
         self._nothing.update("Nothing holds all of that." if query.strip() else "No chats yet.")
         self.set_class(not found, "-none")
         self._show_state()
+        self._shown_for = query
+        if self._opening and query == self._field.value:
+            self._opening = False
+            self.action_open()
 
     def _show_state(self) -> None:
         count = len(self._list.shown)
@@ -125,6 +133,7 @@ class HistoryScreen(ModalScreen[int | None]):
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         self._limit = PAGE
+        self._opening = False
         self._reload(delay=_TYPING)
 
     def on_chat_list_marks_changed(self) -> None:
@@ -139,7 +148,9 @@ class HistoryScreen(ModalScreen[int | None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.action_open()
+        self._opening = bool(self._field.value.strip()) and self._shown_for != self._field.value
+        if not self._opening:
+            self.action_open()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()

@@ -104,6 +104,14 @@ async def test_the_open_chat_is_highlighted_and_enter_opens(store: ChatStore) ->
         assert running.app.result == 1
 
 
+async def test_enter_that_is_quicker_than_the_search_opens_what_it_finds(store: ChatStore) -> None:
+    async with history(store, current=3) as running:
+        running.app.screen.query_one(Input).value = "cats"
+        await running.pilot.press("enter")
+        await running.until(lambda: running.app.result is not ISSUED)
+        assert running.app.result == 2
+
+
 async def test_escape_goes_back(store: ChatStore) -> None:
     async with history(store, current=2) as running:
         await running.press("escape")
