@@ -192,7 +192,7 @@ class AdaptiveLength:
         """The values of going on, worked out anew when what they stand on has moved."""
         mean, rate = key = self.acceptance.model_mean, self._rate
         self._table_age += 1
-        stale = self._table_age > 8 or abs(mean - self._table_key[0]) > 0.02 or abs(rate - self._table_key[1]) > 0.02 * rate
+        stale = self._table_age > 16 or abs(mean - self._table_key[0]) > 0.03 or abs(rate - self._table_key[1]) > 0.05 * rate
         if stale or len(self._table) == 0:
             chances, weights = self.acceptance.next_model()
             extra = np.diff(self._curve[1 : MODEL_LIMIT + 2])

@@ -26,9 +26,9 @@ STAKED = 0.3
 KELLY, OVERDRAFT = 0.7, 4.0
 """or this share of what Kelly's rule would stake on it, of what is left and so many tokens more."""
 WON_MOST = 16.0
-SURPRISE, ALARM = 0.15, 2.2
-"""Page's test: surprise per candidate that is taken as chance, and the sum that is not. 3 sure candidates refused in a row
-raise it; at the acceptance expected, about one in 2,000 candidates does."""
+SURPRISE, ALARM = 0.1, 2.5
+"""Page's test: the surprise that is taken as chance, beside a candidate's variance, and the sum that is not. 3 sure
+candidates refused in a row raise it; where acceptance is as expected, about one candidate in 1,000 does."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Guard:
     def surprised(self, drafter: str, expected: float, kept: float) -> bool:
         """One candidate was judged; True where the refusals are too many for chance. What was won before is then no
         longer there to lose."""
-        total = max(0.0, self._surprise.get(drafter, 0.0) + expected - kept - SURPRISE)
+        total = max(0.0, self._surprise.get(drafter, 0.0) + expected - kept - SURPRISE - expected * (1 - expected))
         alarm = total > ALARM
         self._surprise[drafter] = 0.0 if alarm else total
         if alarm:

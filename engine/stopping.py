@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-GRID: NDArray[np.float64] = np.concatenate([[0.0], np.geomspace(0.02, 1.0, 20)])
+GRID: NDArray[np.float64] = np.linspace(0.0, 1.0, 25)
 """The A at which V is kept; between them a straight line."""
 
 Table = NDArray[np.float64]
@@ -29,12 +29,18 @@ def stopping_values(
     low = np.clip(np.searchsorted(GRID, after, side="right") - 1, 0, len(GRID) - 2)
     part = (after - GRID[low]) / (GRID[low + 1] - GRID[low])
     values = np.zeros((len(extra_rows) + 1, len(GRID)))
+    if not trims:  # then the mean over the chances is linear in what comes later: one small matrix
+        later = np.zeros((len(GRID), len(GRID)))
+        rows = np.arange(len(GRID))[:, None]
+        np.add.at(later, (rows, low), (1 - part) * weights)
+        np.add.at(later, (rows, low + 1), part * weights)
+        kept = after @ weights - step
+        for k in range(len(extra_rows) - 1, -1, -1):
+            values[k] = np.maximum(0.0, kept - extra_rows[k] + later @ values[k + 1])
+        return values
     for k in range(len(extra_rows) - 1, -1, -1):
-        later = values[k + 1]
-        worth = after - extra_rows[k] + later[low] * (1 - part) + later[low + 1] * part
-        if trims:
-            worth = np.maximum(worth, 0.0)
-        values[k] = np.maximum(0.0, worth @ weights - step)
+        worth = after - extra_rows[k] + values[k + 1][low] * (1 - part) + values[k + 1][low + 1] * part
+        values[k] = np.maximum(0.0, np.maximum(worth, 0.0) @ weights - step)
     return values
 
 

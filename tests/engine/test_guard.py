@@ -1,0 +1,80 @@
+"""What a reply may lose, who may risk it, and when surprises are too many for chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.guard import OVERDRAFT, SHARE, STAKE, WON_MOST, Guard
+
+
+def started() -> Guard:
+    guard = Guard()
+    guard.begin()
+    return guard
+
+
+def block(worst: float, chance: float, evidence: float, guard: Guard) -> bool:
+    """Whether a block of 16 that loses `worst` at worst may be risked."""
+    n = np.arange(1, 17)
+    return bool(guard.may(np.linspace(worst / 16, worst, 16), chance**n, evidence)[-1])
+
+
+def test_a_long_reply_may_lose_more_and_never_the_last_share() -> None:
+    guard = started()
+    assert guard.balance == STAKE
+    guard.settle(1000, None)
+    assert guard.balance == pytest.approx(1000 * SHARE)
+    assert STAKE < 0.03 * 200 and SHARE < 0.03
+
+
+def test_what_was_won_may_be_lost_again_but_not_all_of_it() -> None:
+    guard = started()
+    for _ in range(100):
+        guard.settle(5, 3.0)
+    assert guard.ahead == WON_MOST
+
+
+def test_a_dear_block_needs_good_odds_and_evidence_for_them() -> None:
+    guard = started()
+    assert block(0.2, 0.01, 0, guard), "small change may be risked on anything"
+    assert block(5.0, 0.995, 60, guard)
+    assert not block(5.0, 0.995, 0, guard), "nobody has seen it yet"
+    assert not block(5.0, 0.8, 60, guard)
+    assert not block(STAKE + OVERDRAFT, 0.999, 60, guard)
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.3, 0.9, 1.0])
+def test_no_sequence_of_bad_luck_loses_more_than_the_stake_and_the_overdraft(chance: float) -> None:
+    """Whatever the chances were thought to be: every block that may be risked is lost whole."""
+    guard, worst = started(), np.linspace(0.3, 12, 40)
+    for _ in range(300):
+        allowed = np.flatnonzero(guard.may(worst, chance ** np.arange(1, 41), 1000.0))
+        guard.settle(1, -float(worst[allowed[-1]]) if len(allowed) else None)
+        assert -guard.ahead <= max(STAKE, SHARE * guard.written) + OVERDRAFT
+    assert guard.written == 300
+
+
+def test_running_out_is_said_once() -> None:
+    guard = started()
+    said = []
+    for _ in range(4):
+        guard.action = None
+        guard.settle(1, -2.0)
+        said.append(guard.action)
+    assert [bool(line) for line in said] == [False, False, True, False]
+    assert "parked" in str(said[2])
+
+
+def test_three_sure_candidates_refused_in_a_row_are_no_chance() -> None:
+    guard = started()
+    guard.settle(10, 10.0)
+    assert [guard.surprised("draft", 0.98, 0.0) for _ in range(3)] == [False, False, True]
+    assert guard.ahead == 0.0, "what was won before is no longer there to lose"
+
+
+@pytest.mark.parametrize("chance", [0.5, 0.8, 0.95])
+def test_a_draft_that_is_as_good_as_expected_hardly_ever_raises_the_alarm(chance: float) -> None:
+    guard, rng = started(), np.random.default_rng(0)
+    alarms = sum(guard.surprised("draft", chance, float(rng.random() < chance)) for _ in range(20_000))
+    assert alarms < 60
