@@ -18,7 +18,7 @@ MOST_ROWS = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """True costs, in seconds. `slower` changes them while a reply is written: (token, factor) from that token on."""
+    """True costs, in seconds."""
 
     name: str
     title: str
@@ -31,10 +31,12 @@ class Machine:
     overhead: float
     """Of every checked row beside the decode: sampler chain, numpy."""
     _target: tuple[float, ...] = field(init=False, repr=False, default=())
+    _draft: tuple[float, ...] = field(init=False, repr=False, default=())
 
     def __post_init__(self) -> None:
         curve = tuple(_read(self.target, n) + n * self.overhead for n in range(MOST_ROWS + 1))
         object.__setattr__(self, "_target", curve)
+        object.__setattr__(self, "_draft", tuple(_read(self.draft, n) for n in range(MOST_ROWS + 1)))
 
     def verify(self, rows: int, context: int) -> float:
         """Decoding `rows` rows of the target and sampling from them."""
@@ -42,7 +44,8 @@ class Machine:
 
     def draft_read(self, tokens: int, context: int) -> float:
         """The draft model reading `tokens` and proposing one."""
-        return _read(self.draft, tokens) + self.draft[1] * self.context * context / 1000
+        seconds = self._draft[tokens] if tokens <= MOST_ROWS else _read(self.draft, tokens)
+        return seconds + self.draft[1] * self.context * context / 1000
 
     def calibrated(self, noise: float = 0.0, rng: np.random.Generator | None = None) -> CostModel:
         """What measuring this machine at the first start would have noted, each reading off by a random `noise`."""

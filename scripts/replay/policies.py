@@ -66,6 +66,10 @@ class DynamicSpeculation(Rule):
     threshold: float = 0.4
     _seen: list[tuple[float, bool]] = field(default_factory=list)
 
+    def begin(self, prompt_tokens: int) -> None:
+        """What was seen is the reply's own; the threshold stays."""
+        self._seen = []
+
     def go_on(self, confidence: Sequence[float]) -> bool:
         return confidence[-1] >= self.threshold
 
