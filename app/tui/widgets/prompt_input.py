@@ -15,6 +15,7 @@ from textual.actions import SkipAction
 from textual.binding import BindingType
 from textual.geometry import Size
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import TextArea
 
 from app.chat.attachments import pasted_at_end
@@ -77,6 +78,11 @@ class PromptInput(TextArea):
         self.cursor_blink = False  # it would redraw twice a second, also over a slow line
         self.completing = False
         """The list of completions is open: arrows, Tab, Enter and Esc belong to it."""
+
+    def render_line(self, y: int) -> Strip:
+        if self.content_size.width < 1:  # for a moment of a resize; the placeholder cannot be wrapped to nothing
+            return Strip.blank(self.size.width)
+        return super().render_line(y)
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape" and self.completing:
