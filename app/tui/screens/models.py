@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from textual import events, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
@@ -25,7 +24,6 @@ from textual.worker import get_current_worker
 from app.chat.model_choice import USUAL_CONTEXTS, Models, Offer, is_offline
 from app.errors import AppError
 from app.fit import recommend
-from app.machine import describe_machine
 from app.options import LoadChoices
 from app.paths import Paths
 from app.sanitize import sanitize
@@ -33,11 +31,11 @@ from app.tui.keys import bind
 from app.tui.screens.pick_one import PickOne
 from app.tui.widgets.download_meter import DownloadMeter
 from app.tui.widgets.download_panel import DownloadPanel
-from app.tui.widgets.offer_text import details, files, why_not
+from app.tui.widgets.offer_text import details, files, machine_line, why_not
 from app.tui.widgets.pair_list import PairList
 from models import DownloadCancelled, ModelsError, download
 
-FIRST = "There is no model here yet. Enter downloads the highlighted pair, then the chat begins."
+FIRST = "No model is here yet. Enter downloads this pair, then the chat begins."
 BEGUN = "A download was left unfinished; Enter goes on with it."
 BATCH_SECONDS = 0.1
 """The list is drawn again at most this often while it fills."""
@@ -49,7 +47,6 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
     """Dismisses with what to load, all of it on this disk, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "take", "Use", show=True),
         bind("close", "leave", show=True),
     ]
     DEFAULT_CSS = """
@@ -106,8 +103,8 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
         self._first = first
         self._models: Models | None = None
         self._offers: dict[str, Offer] = {}
-        self._changed: dict[str, Offer] = {}
-        """Offers with another draft than the usual one."""
+        self._drafts: dict[str, str | None] = {}
+        """Drafts that were chosen, by the offer's name; None for the usual one."""
         self._current: str | None = None
         self._complete = False
         self._stop = threading.Event()
@@ -155,7 +152,7 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
             for offer in models.all(context, extra=(self._wanted, self._given.target or "")):
                 if worker.is_cancelled:
                     return
-                offers.append(offer)
+                offers.append(self._with_draft(models, offer))
                 if time.monotonic() - sent > BATCH_SECONDS:
                     self.post_message(self.Looked(models, offers))
                     offers, sent = [], time.monotonic()
@@ -168,10 +165,16 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
         if not worker.is_cancelled:
             self.post_message(self.LookedAll(current, problem))
 
+    def _with_draft(self, models: Models, offer: Offer) -> Offer:
+        """The offer with the draft that was chosen for it."""
+        if offer.name not in self._drafts:
+            return offer
+        return models.offer(offer.name, self._drafts[offer.name], self._tokens)
+
     def on_models_screen_looked(self, event: Looked) -> None:
         if self._models is not event.models:
             self._models = event.models
-            self._machine.update(describe_machine(event.models.machine))
+            self._machine.update(machine_line(event.models.machine))
         self._offers |= {offer.name: offer for offer in event.offers}
         self._show()
 
@@ -187,10 +190,9 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
     def _show(self) -> None:
         if self._models is None:
             return
-        offers = [self._changed.get(name, offer) for name, offer in self._offers.items()]
         begun = self._begun()
         wanted = self._wanted or (begun.name if begun is not None else self._current)
-        self._list.show(offers, self._models.machine, best=self._best(), current=self._current, wanted=wanted)
+        self._list.show(self._offers.values(), self._models.machine, best=self._best(), current=self._current, wanted=wanted)
 
     def _best(self) -> str | None:
         """The pair to recommend, once all are known; offline one that is here."""
@@ -217,9 +219,6 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
         self._details.update(Content("\n").join(details(offer, self._models.machine, width)))
 
     # ---- taking one
-
-    def action_take(self) -> None:
-        self._list.action_select()
 
     def on_pair_list_taken(self, event: PairList.Taken) -> None:
         offer = event.offer
@@ -290,7 +289,6 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
             self._say(event.problem, "problem")
         else:
             self._say("stopped; what has arrived is kept, and Enter goes on from there", "remark")
-        self._wanted = event.offer.name
         self._look()
 
     # ---- another context, another draft
@@ -312,8 +310,7 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
         picked = await self.app.push_screen_wait(PickOne(f"Context in tokens, with what {offer.title} needs", lines, chosen))
         if picked is not None:
             self._tokens = values[picked]
-            self._wanted = offer.name
-            self._changed.clear()
+            self._complete = False
             self._look()
 
     @work(exclusive=True, group="pick")
@@ -336,8 +333,8 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
         except AppError as error:
             self._say(str(error), "problem")
             return
-        self._changed[offer.name] = replace(made, origin=offer.origin)
-        self._wanted = offer.name
+        self._drafts[offer.name] = values[picked]
+        self._offers[offer.name] = made
         self._show()
 
     # ---- saying

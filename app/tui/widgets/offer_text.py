@@ -6,6 +6,7 @@ from textual.content import Content
 
 from app.chat.memory_needs import needs_of
 from app.chat.model_choice import Offer
+from app.fit import tokens_per_second
 from app.sanitize import sanitize
 from app.tui.widgets.memory_bar import memory_bar, memory_legend
 from app.tui.widgets.pace_text import MUTED, flow, size
@@ -13,7 +14,9 @@ from models import Hardware
 
 CURRENT, HERE, BETWEEN = "›", "✓", " · "
 PLACES = {"gpu": "on the GPU", "split": "on GPU and CPU", "cpu": "on the CPU"}
-LONGEST_BAR, SHORTEST_BAR = 32, 8
+LONGEST_BAR, SHORTEST_BAR = 40, 8
+FIGURES = 54
+"""Cells kept free for what stands after a bar. All bars of a list are of one length, or they could not be compared."""
 
 
 def row(offer: Offer, machine: Hardware, width: int, *, current: bool) -> Content:
@@ -28,8 +31,16 @@ def row(offer: Offer, machine: Hardware, width: int, *, current: bool) -> Conten
     figures = BETWEEN.join(
         part for part in (f"{needs.total / 1e9:.1f} of {needs.free / 1e9:.1f} GB", files(offer), _line(offer.licence)) if part
     )
-    bar = memory_bar(needs, max(SHORTEST_BAR, min(LONGEST_BAR, width - len(figures) - 5)))
+    bar = memory_bar(needs, max(SHORTEST_BAR, min(LONGEST_BAR, width - FIGURES)))
     return Content("\n").join([first, Content.assemble("  ", bar, "  ", figures)])
+
+
+def machine_line(machine: Hardware) -> str:
+    """Cores, memory, GPUs and disk, in less than a line of 80 cells where there is one GPU at most."""
+    gpus = [f"{_line(gpu.name)} {gpu.free_bytes / 1e9:.1f} of {gpu.total_bytes / 1e9:.1f} GB" for gpu in machine.devices]
+    cores = f"{machine.physical_cores} core{'s' if machine.physical_cores != 1 else ''}"
+    memory = f"{machine.available_bytes / 1e9:.1f} of {machine.ram_bytes / 1e9:.1f} GB memory free"
+    return BETWEEN.join([cores, memory, *(gpus or ["no GPU"]), f"{machine.disk_free_bytes / 1e9:.0f} GB disk free"])
 
 
 def files(offer: Offer) -> str:
@@ -63,7 +74,10 @@ def details(offer: Offer, machine: Hardware, width: int) -> list[Content]:
     if (plan := fit.plan) is not None and offer.usable:
         layers = f", {plan.target_gpu_layers} layers of the target on the GPU" if fit.verdict == "split" else ""
         lines.append(_fact("loads", f"{PLACES[plan.placement]}, {plan.context:,} tokens of context, KV cache in {plan.kv_type}{layers}"))
-        lines.append(_fact("gives up", ", ".join(plan.given_up) or "nothing"))
+        if plan.given_up:
+            lines.append(_fact("gives up", ", ".join(plan.given_up)))
+        speed = tokens_per_second(fit, machine)
+        lines.append(_fact("speed", f"about {speed:.0f} tokens/s before drafting, by a rough estimate"))
     elif not offer.usable:
         lines.append(_fact("not here", why_not(offer)))
     lines.append(_fact("files", BETWEEN.join(part for part in (files(offer), _line(offer.licence)) if part) or "none"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList
@@ -26,6 +26,7 @@ class PairList(OptionList):
     """Enter and the mouse choose; what that means is for the screen to say."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Use"),
         bind("list_context", "screen.context", show=True),
         bind("list_draft", "screen.draft", show=True),
     ]
@@ -48,6 +49,8 @@ class PairList(OptionList):
             self.offer = offer
 
     def __init__(self, *, id: str | None = None) -> None:
+        self._drawing = self._moved = False
+        """The user went somewhere, so the highlight stays."""
         super().__init__(id=id, markup=False, compact=True)
         self._offers: dict[str, Offer] = {}
         self._machine: Hardware | None = None
@@ -55,8 +58,6 @@ class PairList(OptionList):
         self._current: str | None = None
         self._unfolded = False
         self._wanted: str | None = None
-        self._moved = False
-        """The user went somewhere, so the highlight stays."""
 
     @property
     def here(self) -> Offer | None:
@@ -87,7 +88,6 @@ class PairList(OptionList):
         event.stop()
         if event.option_id == FOLD:
             self._unfolded = not self._unfolded
-            self._moved = True
             self._draw()
         elif (offer := self.here) is not None:
             self.post_message(self.Taken(offer))
@@ -96,12 +96,10 @@ class PairList(OptionList):
         event.stop()
         self.post_message(self.Looked())
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key in ("up", "down", "pageup", "pagedown", "home", "end"):
+    def watch_highlighted(self, highlighted: int | None) -> None:
+        super().watch_highlighted(highlighted)
+        if highlighted is not None and not self._drawing:
             self._moved = True
-
-    def on_mouse_down(self) -> None:
-        self._moved = True
 
     def _draw(self) -> None:
         machine = self._machine
@@ -109,12 +107,14 @@ class PairList(OptionList):
             return
         at = self.highlighted_option.id if self._moved and self.highlighted_option is not None else self._wanted or self._best
         place = self.scroll_offset.y
+        self._drawing = True
         with self.prevent(OptionList.OptionHighlighted):
             self.clear_options()
             self.add_options(self._lines_of(machine))
             ids = [option.id for option in self.options]
             first = next((i for i, option in enumerate(self.options) if not option.disabled), None)
             self.highlighted = ids.index(at) if at in ids else first
+        self._drawing = False
         if self._moved:
             self.scroll_to(y=place, animate=False)
         self.post_message(self.Looked())
