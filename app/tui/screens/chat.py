@@ -32,6 +32,7 @@ from app.chat.events import (
 from app.chat.pace import PaceSnapshot
 from app.chat.session import ChatSession
 from app.paths import Paths
+from app.sanitize import sanitize
 from app.settings import Settings
 from app.tui.commands import perform
 from app.tui.keys import bind, shown_key
@@ -143,7 +144,8 @@ class ChatScreen(ChatDialogs):
 
     def show_title(self) -> None:
         chat = self.session.chat
-        self._title.update(chat.title if chat is not None and chat.title else "New chat" if not self.session.path else "Chat")
+        title = sanitize(chat.title) if chat is not None else ""
+        self._title.update(title or ("New chat" if not self.session.path else "Chat"))
         self.set_class(not self.session.path, "-empty")
         self.prompt.busy = self.session.replying
 

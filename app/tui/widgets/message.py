@@ -14,6 +14,7 @@ from textual.message import Message as TextualMessage
 from textual.widgets import Static
 
 from app.chat.conversation import Message, OriginSpan, pack_origins
+from app.sanitize import sanitize
 from app.tui.widgets.plain_text import ORIGIN_STYLES, PlainText
 from app.tui.widgets.reply import Reply
 
@@ -50,6 +51,16 @@ def speed(report: dict[str, Any] | None) -> str:
     return " · ".join(parts)
 
 
+def printable(message: Message) -> Message:
+    """The message without control sequences: what was imported, or written by another program, may hold some. Who proposed
+    which characters is not known any more then."""
+    text = sanitize(message.text)
+    attachments = tuple(replace(a, name=sanitize(a.name)) for a in message.attachments)
+    if text != message.text:
+        return replace(message, text=text, attachments=attachments, packed_origins=pack_origins(()))
+    return replace(message, attachments=attachments) if attachments != message.attachments else message
+
+
 class MessageView(Vertical):
     """Shows one Message. The transcript sets cursor, marker and branch."""
 
@@ -78,7 +89,7 @@ class MessageView(Vertical):
         marker: str = "",
     ) -> None:
         super().__init__(classes=f"-{message.role}" if message.kind == "message" else "-summary")
-        self.message = message
+        self.message = message = printable(message)
         self.branch = branch
         self._marker_text = marker
         self._marker: Static | None = None
@@ -117,6 +128,7 @@ class MessageView(Vertical):
 
     def finish(self, message: Message, line: str | None = None) -> None:
         """The message is complete; `line` says more about its end."""
+        message = printable(message)
         self.message, self._line = message, line or ""
         if self.reply is not None:
             self.reply.finish(message.text, message.origins)
