@@ -9,6 +9,7 @@ in a process of its own (a second for a pair, most of it to read the vocabularie
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from engine.child import child, redirect_output
 from engine.errors import EngineError, LoadFailed
 from engine.values import LoadConfig
 
+PATIENCE_SECONDS = 60.0
+"""A pair takes a second; a disk that has to be woken up, a few."""
 _CACHE = re.compile(r"llama_\w+: size = +([\d.]+) MiB \(")
 _COMPUTE = re.compile(r" (\S+) compute buffer size = +([\d.]+) MiB")
 
@@ -34,9 +37,11 @@ class BufferSizes:
 
 
 def buffer_sizes(config: LoadConfig) -> tuple[BufferSizes, BufferSizes | None]:
-    """The sizes for `config`'s target and draft. Raises LoadFailed, or EngineDied when llama.cpp ended its process."""
+    """The sizes for `config`'s target and draft. Raises LoadFailed, EngineDied when llama.cpp ended its process, or
+    WorkCancelled when it says nothing for long."""
+    until = time.monotonic() + PATIENCE_SECONDS
     with child("paceline sizes", _work, config) as process:
-        kind, value = next(process.reports(lambda: False))
+        kind, value = next(process.reports(lambda: time.monotonic() > until))
     if kind == "failed":
         raise LoadFailed(str(value))
     target, draft = value

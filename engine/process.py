@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import multiprocessing
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
@@ -29,6 +30,8 @@ from engine.worker import serve
 HANG_SECONDS = 300.0
 """Silence after which a busy process is given up: 512 prompt tokens take minutes on the slowest machines."""
 CLOSE_SECONDS = 10.0
+POLL_SECONDS = 0.1
+"""How often whoever waits for the process is asked what it wants meanwhile."""
 
 
 class EngineProcess:
@@ -38,14 +41,18 @@ class EngineProcess:
         self, config: LoadConfig, on_progress: Callable[[LoadProgress], bool] | None = None,
         hang_seconds: float = HANG_SECONDS,
     ) -> None:
-        """Start the process and load. Raises as Engine, and EngineDied."""
+        """Start the process and load. Raises as Engine, and EngineDied.
+
+        on_progress hears the last step again while there is nothing new; what it raises ends the process at once, whatever
+        that is doing.
+        """
         self.config = config
         self._hang_seconds = hang_seconds
         self._numbers = itertools.count(LOADING + 1)
         self._open: int | None = None
-        """The reply that has not ended yet."""
+        """The call that goes on while others may be made: a reply that has not ended yet, or a second reading of one."""
         self._waiting: deque[Any] = deque()
-        """Its events that came while something else was awaited."""
+        """What it said that came while something else was awaited."""
         context = multiprocessing.get_context("spawn")
         self._flag = context.RawArray("c", 2)
         self._connection, theirs = context.Pipe()
@@ -56,9 +63,14 @@ class EngineProcess:
             self._process.start()
         theirs.close()  # so that the process's end is the only one, and its death reads as end of file
         try:
-            while isinstance(ready := self._receive(LOADING), LoadProgress):
+            ready: Any = LoadProgress("target", 0.0)
+
+            def report() -> None:
                 if on_progress is not None and not on_progress(ready):
                     self.cancel()
+
+            while isinstance(ready := self._receive(LOADING, report), LoadProgress):
+                report()
         except BaseException:
             self._kill()
             raise
@@ -86,7 +98,7 @@ class EngineProcess:
     def _events(self, number: int) -> Iterator[GenerationEvent]:
         try:
             while self._open == number:
-                content = self._unwrap(self._waiting.popleft()) if self._waiting else self._receive(number)
+                content = self._receive(number)
                 if isinstance(content, Returned):
                     self._open = None
                 else:
@@ -117,11 +129,17 @@ class EngineProcess:
         """As Engine.count_tokens; works while a reply is written."""
         return int(self._receive(self._send("count_tokens", text)).value)
 
-    def shadow_check(self, request: GenerationRequest, finished: Finished) -> ShadowResult:
-        """As Engine.shadow_check."""
+    def shadow_check(
+        self, request: GenerationRequest, finished: Finished, meanwhile: Callable[[], None] | None = None
+    ) -> ShadowResult:
+        """As Engine.shadow_check. `meanwhile` is called now and then, and may count tokens and cancel."""
         self._end_open_reply()
         self._flag[0] = b"\x00"
-        result: ShadowResult = self._receive(self._send("reread", request, finished)).value
+        self._open = self._send("reread", request, finished)
+        try:
+            result: ShadowResult = self._receive(self._open, meanwhile).value
+        finally:
+            self._open = None
         return result
 
     def forget(self) -> None:
@@ -167,13 +185,20 @@ class EngineProcess:
             raise EngineDied(self._obituary()) from error
         return number
 
-    def _receive(self, number: int) -> Any:
-        """What the process says next about that call. Events of the open reply wait; those of older calls are dropped.
+    def _receive(self, number: int, meanwhile: Callable[[], None] | None = None) -> Any:
+        """What the process says next about that call. What it says of the open call waits; of older calls it is dropped.
+        `meanwhile` is called now and then while nothing comes.
 
         Raises what the call raised, or EngineDied.
         """
+        begun = time.monotonic()
         while True:
-            if not wait([self._connection, self._process.sentinel], self._hang_seconds):
+            if number == self._open and self._waiting:
+                return self._unwrap(self._waiting.popleft())
+            if not wait([self._connection, self._process.sentinel], POLL_SECONDS if meanwhile else self._hang_seconds):
+                if meanwhile and time.monotonic() - begun < self._hang_seconds:
+                    meanwhile()
+                    continue
                 self._kill()
                 raise EngineDied(
                     f"the engine has not answered for {self._hang_seconds:.0f} s and was stopped; load the model again"

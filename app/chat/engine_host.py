@@ -4,7 +4,7 @@ Any thread may ask; nothing here blocks but `close`. What happens is told by `em
 a load comes from the load's own. A crash, a hang or an out-of-memory kill of the process ends a job and is told as
 EngineLost; the thread goes on, and `load` starts a new process. A load waits for the old process to end, so that its
 memory is free, and runs on a thread of its own because nothing can interrupt some of its steps: one that is stopped is
-left behind, and joined before the next job.
+left behind, and joined before the next job; what an engine does while it loads is ended at once.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from app.chat.events import (
     EngineLost,
@@ -26,7 +26,7 @@ from app.chat.events import (
     TitleMade,
     TokensCounted,
 )
-from app.chat.job_queue import CountJob, ForgetJob, JobQueue, OpenJob, Task
+from app.chat.job_queue import IDLE_WORK, STOPPABLE, CountJob, ForgetJob, JobQueue, OpenJob, ShadowJob, Task
 from app.chat.jobs import ReplyJob, TitleJob
 from app.chat.kv_states import KvStates
 from app.chat.load_thread import LoadThread
@@ -65,6 +65,9 @@ class EngineHost:
         *, state_budget_bytes: int = STATE_BUDGET_BYTES,
     ) -> None:
         """`store` is asked for the store at every write, as it may be swapped. `emit` must not raise."""
+        self.shadow_rate = 0.0
+        """Share of the replies, in [0, 1], that is read again under the target alone when there is time for it. May be set
+        at any time."""
         self._emit = emit
         self._store = store
         self._paths = paths
@@ -72,6 +75,10 @@ class EngineHost:
         self._jobs = JobQueue(self._stop_current)
         self._state: HostState = "empty"
         self._process: EngineProcess | None = None
+        self._models: Mapping[str, Any] = {}
+        """As LocalPair.as_json gives them."""
+        self._unchecked: ShadowJob | None = None
+        """The last reply, if it is to be read again and nothing was written since."""
         self._watched: psutil.Process | None = None
         self._memory: tuple[float, int | None] = (0.0, None)
         self._loading: LoadThread | None = None
@@ -91,11 +98,11 @@ class EngineHost:
         """Load a pair in the place of the one that is loaded. Stops whatever goes on. Ends with ModelReady, ModelMissing
         or ModelFailed."""
         self._state = "loading"
-        self._jobs.put(choices, stopping=(LoadChoices, ReplyJob, TitleJob))
+        self._jobs.put(choices, stopping=STOPPABLE)
 
     def reply(self, job: ReplyJob) -> None:
-        """Make a reply, after those that were asked for before; a title is given up. Ends with ReplyEnded."""
-        self._jobs.put(job, stopping=(TitleJob,))
+        """Make a reply, after those that were asked for before; idle work is given up. Ends with ReplyEnded."""
+        self._jobs.put(job, stopping=IDLE_WORK)
 
     def title(self, job: TitleJob) -> None:
         """Make a title when there is nothing else to do. Ends with TitleMade, or with nothing."""
@@ -104,7 +111,7 @@ class EngineHost:
     def open_chat(self, chat_id: int | None) -> None:
         """The user is in this chat now: keep what was read of the one before, and get back what was read of this one.
         A reply does the same before it starts; this is to have it done by then."""
-        self._jobs.put(OpenJob(chat_id), stopping=(TitleJob,), replacing=(OpenJob,))
+        self._jobs.put(OpenJob(chat_id), stopping=IDLE_WORK, replacing=(OpenJob,))
 
     def forget_chats(self, chat_ids: Iterable[int]) -> None:
         """These chats are deleted: so is what is kept of them beside the store."""
@@ -115,8 +122,12 @@ class EngineHost:
         self._jobs.put(CountJob(text, tag))
 
     def cancel(self) -> None:
-        """Stop the reply, the title or the load that goes on, and those that wait. What there is of a reply is kept."""
-        self._jobs.stop(LoadChoices, ReplyJob, TitleJob)
+        """Stop the reply, the load or the idle work that goes on, and those that wait. What there is of a reply is kept."""
+        self._jobs.stop(*STOPPABLE)
+
+    def cancel_reply(self) -> None:
+        """The same, but a load goes on."""
+        self._jobs.stop(*(kind for kind in STOPPABLE if kind is not LoadChoices))
 
     def keep_states_within(self, budget_bytes: int) -> None:
         """Most disk to use for what was read of chats, from now on."""
@@ -165,6 +176,8 @@ class EngineHost:
                     self._load(task, task.work)
                 case ReplyJob():
                     self._reply(task, task.work)
+                case ShadowJob():
+                    self._check(task, task.work)
                 case TitleJob():
                     self._title(task, task.work)
                 case CountJob():
@@ -193,7 +206,7 @@ class EngineHost:
         process, self._process = self._process, None
         if process is not None:
             process.close()
-        self._chat, self._unsaved = None, False
+        self._chat, self._unsaved, self._unchecked = None, False, None
         self._state = "lost"
         self._emit(EngineLost(text, task.work.message_id if isinstance(task.work, ReplyJob) else None))
 
@@ -244,7 +257,7 @@ class EngineHost:
         import psutil
 
         process, pair = loaded.process, loaded.pair
-        self._process = process
+        self._process, self._models = process, pair.as_json()
         with contextlib.suppress(psutil.Error):
             self._watched = psutil.Process(process.pid)
         self._settle_state()
@@ -281,8 +294,10 @@ class EngineHost:
 
     def _reply(self, task: Task, job: ReplyJob) -> None:
         from app.chat.reply_job import refuse_reply, run_reply
+        from app.verify.shadow import due
         from engine import EngineDied
 
+        self._unchecked = None
         desk = self._desk(task)
         if self._process is None:
             refuse_reply(job, desk, "no model is loaded")
@@ -297,8 +312,17 @@ class EngineHost:
             refuse_reply(job, desk, str(error))
             raise
         self._unsaved = True
-        run_reply(self._process, job, desk)
+        made = run_reply(self._process, job, desk)
         self._settle_state()
+        if made is not None and due(self.shadow_rate):
+            self._unchecked = made
+            self._jobs.put(made)
+
+    def _check(self, task: Task, job: ShadowJob) -> None:
+        from app.chat.shadow import check_reply
+
+        if self._process is not None and job is self._unchecked and not task.stopped.is_set():
+            check_reply(self._process, job, self._desk(task), self._paths, self._models)
 
     def _title(self, task: Task, job: TitleJob) -> None:
         from app.chat.title import make_title
@@ -342,7 +366,7 @@ class EngineHost:
         from engine import EngineError
 
         chat, unsaved = self._chat, self._unsaved
-        self._chat, self._unsaved = None, False
+        self._chat, self._unsaved, self._unchecked = None, False, None
         if self._process is None or chat is None or not unsaved or not self._store().persistent:
             return
         with contextlib.suppress(EngineError, OSError):  # only speed is lost; a dead process is found out about at once

@@ -1,6 +1,6 @@
 """The jobs that wait for the engine host's thread, and the one it does. Any thread may put or stop; one thread takes.
 
-Knows nothing of engines. A title waits until there is nothing else to do; when closing, only replies (which then end at
+Knows nothing of engines. A second reading and a title wait until there is nothing else to do, in this order; when closing, only replies (which then end at
 once, so that the store hears of it) and the removal of files are still handed out.
 """
 
@@ -10,9 +10,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from app.chat.jobs import ReplyJob, TitleJob
 from app.options import LoadChoices
+
+if TYPE_CHECKING:
+    from engine import Finished, GenerationRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,19 @@ class ForgetJob:
     chat_ids: tuple[int, ...]
 
 
-Work = LoadChoices | ReplyJob | TitleJob | CountJob | OpenJob | ForgetJob
+@dataclass(frozen=True, slots=True)
+class ShadowJob:
+    """A reply to be read again; see app/chat/shadow.py."""
+
+    message_id: int
+    request: GenerationRequest
+    finished: Finished
+
+
+Work = LoadChoices | ReplyJob | TitleJob | CountJob | OpenJob | ForgetJob | ShadowJob
+IDLE_WORK = (ShadowJob, TitleJob)
+"""What is done when there is nothing else to do, second readings first, and given up for whatever the user asks for."""
+STOPPABLE = (LoadChoices, ReplyJob, *IDLE_WORK)
 
 
 @dataclass(eq=False, slots=True)
@@ -49,7 +65,7 @@ class Task:
 
 
 class JobQueue:
-    """First come, first served, but for titles."""
+    """First come, first served, but for idle work."""
 
     def __init__(self, on_stop: Callable[[Task], None]) -> None:
         """`on_stop` is called, by whoever stops it, for the job that is being done."""
@@ -83,7 +99,7 @@ class JobQueue:
         """Stop everything; `take` soon says None."""
         with self._changed:
             self._closing = True
-            self.stop(LoadChoices, ReplyJob, TitleJob)
+            self.stop(*STOPPABLE)
 
     def take(self, seconds: float) -> Task | None:
         """The next job, waiting for one no longer than that; None if none came. The one before is done."""
@@ -131,4 +147,4 @@ class JobQueue:
 
     def _next(self) -> Task | None:
         wanted = [task for task in self._waiting if not self._closing or isinstance(task.work, ReplyJob | ForgetJob)]
-        return next((task for task in wanted if not isinstance(task.work, TitleJob)), wanted[0] if wanted else None)
+        return min(wanted, key=lambda task: isinstance(task.work, IDLE_WORK) + isinstance(task.work, TitleJob), default=None)

@@ -7,6 +7,7 @@ from contextlib import closing
 from app.chat.conversation import MessageState
 from app.chat.events import HostNotice, PromptRead
 from app.chat.generating import events_of
+from app.chat.job_queue import ShadowJob
 from app.chat.jobs import ReplyJob
 from app.chat.overflow import Crowded, Stopped, crowded_from, summarise_older
 from app.chat.reply_writer import Desk, ReplyWriter
@@ -36,8 +37,9 @@ def request_for(job: ReplyJob, context: int) -> GenerationRequest:
     )
 
 
-def run_reply(process: EngineProcess, job: ReplyJob, desk: Desk) -> None:
-    """Make the reply; ReplyEnded is told whatever happens. Raises EngineDied, after that."""
+def run_reply(process: EngineProcess, job: ReplyJob, desk: Desk) -> ShadowJob | None:
+    """Make the reply; ReplyEnded is told whatever happens. What there is to read again of one that was not broken off.
+    Raises EngineDied, after that."""
     writer = ReplyWriter(desk, job.message_id, process.context)
     try:
         request = request_for(job, process.context)
@@ -68,6 +70,9 @@ def run_reply(process: EngineProcess, job: ReplyJob, desk: Desk) -> None:
         raise
     else:
         writer.end(STATES[finished.reason], finished.report, _why(finished.reason, request))
+        if finished.reason != "cancelled":
+            return ShadowJob(writer.message_id, request, finished)
+    return None
 
 
 def refuse_reply(job: ReplyJob, desk: Desk, line: str | None) -> None:

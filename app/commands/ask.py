@@ -96,11 +96,11 @@ def _check_in_the_shadow(
 ) -> None:
     """Read the reply again, if it is one of those to be checked; what is said goes to standard error. Whoever asked for it
     by an option hears of every outcome."""
-    from app.verify.shadow import due, in_words, keep, shadow_check
+    from app.verify.shadow import due, in_words, keep
 
     if not due(_shadow_rate(paths) if rate is None else rate):
         return
-    result = shadow_check(engine, request, finished)
+    result = engine.shadow_check(request, finished)
     line = keep(paths, pair.as_json(), request, result)
     if line or rate is not None:
         say(line or in_words(result))

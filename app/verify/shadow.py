@@ -1,6 +1,6 @@
 """The shadow: a share of the replies of `ask` and the chat is checked once more when there is time for it.
 
-`shadow_check` does it and blocks for about as long as the text takes to be read as a prompt; `keep` adds a line of figures
+`Engine.shadow_check` does it, which takes about as long as reading the text as a prompt; `keep` adds a line of figures
 (no text) to a log and says in one line what the user should hear. Each drawn reply's evidence is also added up over all
 checked replies of a target: see `engine.evidence.detector`.
 """
@@ -20,7 +20,7 @@ from app.paths import Paths, writable
 from engine.shadow_result import ShadowResult
 
 if TYPE_CHECKING:
-    from engine import Engine, EngineProcess, Finished, GenerationRequest
+    from engine import GenerationRequest
 
 ALARM = 10_000.0
 """The detector's value that counts as a drift: if nothing is wrong, it comes once in this many checked replies."""
@@ -32,12 +32,6 @@ LOG_LIMIT_BYTES = 4 << 20
 def due(rate: float) -> bool:
     """Whether this reply is one of the share to check."""
     return rate > 0 and random.random() < rate
-
-
-def shadow_check(engine: Engine | EngineProcess, request: GenerationRequest, finished: Finished) -> ShadowResult:
-    """Check `finished`, the reply to `request` and the last that `engine` wrote. `engine.cancel()`, from any thread, ends
-    it early as "not checked". Raises EngineDied."""
-    return engine.shadow_check(request, finished)
 
 
 def keep(paths: Paths, models: Mapping[str, Any], request: GenerationRequest, result: ShadowResult) -> str | None:

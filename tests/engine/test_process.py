@@ -26,6 +26,7 @@ from engine import (
     LoadCancelled,
     LoadConfig,
     LoadFailed,
+    LoadProgress,
     SamplingParams,
     TextDelta,
 )
@@ -198,3 +199,23 @@ def test_tokens_are_counted_while_a_reply_runs_and_none_of_its_events_is_lost(pr
         assert process.count_tokens("abc") == 3
         text += event.text if isinstance(event, TextDelta) else ""
     assert text == expected
+
+
+def test_a_load_that_hangs_is_ended_when_its_owner_turns_away(config: LoadConfig) -> None:
+    """While nothing is heard, what the owner wants is asked again and again."""
+
+    class TurnedAway(Exception):
+        pass
+
+    stopped: list[psutil.Process] = []
+
+    def on_progress(_: LoadProgress) -> bool:
+        if stopped:
+            raise TurnedAway
+        stopped.extend(child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline()))
+        stopped[-1].suspend()
+        return True
+
+    with pytest.raises(TurnedAway):
+        EngineProcess(config, on_progress, hang_seconds=30)
+    assert not stopped[-1].is_running()

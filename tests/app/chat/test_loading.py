@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from app.chat.events import HostEvent, ModelFailed, ModelLoading, ModelMissing, ModelReady
@@ -87,3 +88,21 @@ def test_a_hub_that_does_not_answer_is_one_line(hosting: Hosting, monkeypatch: p
     failed = load(hosting, FETCHING)
     assert isinstance(failed, ModelFailed)
     assert "\n" not in failed.text
+
+
+def test_a_load_whose_engine_hangs_does_not_hold_up_the_next(hosting: Hosting, target: Path) -> None:
+    hung: list[psutil.Process] = []
+
+    def hang(event: HostEvent) -> None:
+        children = [c for c in psutil.Process().children() if "spawn_main" in " ".join(c.cmdline())]
+        if isinstance(event, ModelLoading) and children and not hung:
+            hung.extend(children)
+            children[-1].suspend()
+
+    named = LoadChoices(target=str(target), draft="none", ctx=512, threads=1)
+    hosting.heard.each(hang)
+    hosting.host.load(named)
+    hosting.heard.wait(ModelLoading, lambda _: bool(hung))
+    assert isinstance(load(hosting, named), ModelFailed)
+    assert hosting.heard.wait(ModelReady).target_name == "target"
+    assert not hung[0].is_running()

@@ -14,7 +14,7 @@ import engine.decoder
 from app.cli import main
 from app.paths import Paths
 from app.verify import shadow
-from app.verify.shadow import ALARM, due, in_words, keep, log_file, shadow_check
+from app.verify.shadow import ALARM, due, in_words, keep, log_file
 from engine import Engine, Finished, GenerationRequest, LoadConfig, SamplingParams
 from engine.shadow_result import ShadowResult
 
@@ -85,7 +85,7 @@ def test_the_check_needs_no_interface(target: Path, draft: Path) -> None:
     with Engine(LoadConfig(target, draft, context=512, threads=1)) as loaded:
         request = GenerationRequest(prompt="abc", sampling=SamplingParams(temperature=0), max_tokens=8, mode="fixed:3")
         finished = [event for event in loaded.generate(request) if isinstance(event, Finished)][-1]
-        assert shadow_check(loaded, request, finished).tokens == 8
+        assert loaded.shadow_check(request, finished).tokens == 8
 
 
 def test_evidence_of_many_replies_adds_up(paths: Paths) -> None:
