@@ -44,7 +44,7 @@ from engine.shadow import check_reply
 from engine.shadow_result import ShadowResult
 from engine.text_stream import TextStream
 from engine.token_cache import TokenCache, can_roll_back
-from engine.values import Finished, GenerationEvent, GenerationRequest, LoadConfig, LoadProgress, Notice
+from engine.values import ChatMessage, Finished, GenerationEvent, GenerationRequest, LoadConfig, LoadProgress, Notice
 from engine.vocabulary import check_vocabularies
 
 MIN_REPLY = 16
@@ -285,6 +285,12 @@ class Engine:
         self._check_open()
         self._end_reply()
         return check_reply(self, request, finished)
+
+    def known_as(self, request: GenerationRequest, finished: Finished, text: str) -> None:
+        """Whoever asked for the reply `finished` has kept another text of it (without what must not be printed, say): a
+        request with that text in the reply's place goes on from the tokens that were really written."""
+        self._check_open()
+        self._prompts.rename((*request.messages, ChatMessage("assistant", finished.text)), text)
 
     def forget(self) -> None:
         """Drop all cached prefixes, so that the next reply starts cold (fair comparisons)."""

@@ -142,6 +142,11 @@ class EngineProcess:
             self._open = None
         return result
 
+    def known_as(self, request: GenerationRequest, finished: Finished, text: str) -> None:
+        """As Engine.known_as."""
+        self._end_open_reply()
+        self._receive(self._send("known_as", request, finished, text))
+
     def forget(self) -> None:
         self._end_open_reply()
         self._receive(self._send("forget"))

@@ -118,6 +118,11 @@ class PromptBuilder:
         chat = (*request.messages, ChatMessage("assistant", text))
         self._keep(chat, Prompt(prompt.ids + self._spell(reply, text), prompt.dropped))
 
+    def rename(self, chat: Chat, text: str) -> None:
+        """The reply that ends `chat`, if it is remembered, goes by `text` from now on."""
+        if turn := self._turns.pop(chat, None):
+            self._keep((*chat[:-1], ChatMessage("assistant", text)), turn)
+
     def turns_along(self, read: Sequence[int]) -> dict[str, Any]:
         """The remembered turns of the chat that the tokens `read` belong to, fit for JSON; see `read_turns`."""
         def shared(ids: Sequence[int]) -> int:

@@ -70,6 +70,8 @@ def run_reply(process: EngineProcess, job: ReplyJob, desk: Desk) -> ShadowJob | 
         raise
     else:
         writer.end(STATES[finished.reason], finished.report, _why(finished.reason, request))
+        if writer.text != finished.text:
+            process.known_as(request, finished, writer.text)
         if finished.reason != "cancelled":
             return ShadowJob(writer.message_id, request, finished)
     return None

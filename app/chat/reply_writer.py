@@ -71,7 +71,7 @@ class ReplyWriter:
         if now - self._stored >= STORE_SECONDS:
             self._hand_on(now)
             self._stored = now
-            self._write(lambda store: store.grow_reply(self.message_id, "".join(self._text), self._runs.spans()))
+            self._write(lambda store: store.grow_reply(self.message_id, self.text, self._runs.spans()))
 
     def measure(self, done: RoundDone) -> None:
         """The numbers of the round that made it."""
@@ -80,6 +80,11 @@ class ReplyWriter:
         if now - self._paced >= PACE_SECONDS:
             self._paced = now
             self._desk.emit(PaceChanged(self.message_id, self._meter.snapshot(self._desk.memory())))
+
+    @property
+    def text(self) -> str:
+        """What was handed on; once the reply has ended, what is kept of it."""
+        return "".join(self._text)
 
     def end(self, state: MessageState, report: dict[str, Any] | None = None, line: str | None = None) -> None:
         """The reply is over. `line` says why where its state does not; it is kept in the report."""
@@ -92,7 +97,7 @@ class ReplyWriter:
         line = sanitize(line) if line else None
         if line:
             kept["line"] = line
-        text, spans = "".join(self._text), self._runs.spans()
+        text, spans = self.text, self._runs.spans()
         stored = self._write(lambda store: store.finish_reply(self.message_id, text, spans, state, kept))
         self._desk.emit(ReplyEnded(self.message_id, state, text, spans, kept, line, stored))
 

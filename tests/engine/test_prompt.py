@@ -376,3 +376,14 @@ def test_variables_reach_the_template_in_the_first_turn_and_later(load: Open) ->
     second = builder.build(ask(request, "c"), BIG, off)
     assert [text_of(model, p.ids).count("<think>\n\n</think>\n\n") for p in (first, second)] == [1, 2]
     assert text_of(model, second.ids).endswith("<think>\n\n</think>\n\n")
+
+
+def test_a_reply_that_is_kept_with_another_text_is_still_what_was_read(load: Open) -> None:
+    model = load()
+    builder = PromptBuilder(model)
+    prompt, request = answer(builder, model, chat("Hi"), "a\rb")
+    builder.rename(request.messages, "ab")
+    shown = ask(replace(request, messages=(*request.messages[:-1], ChatMessage("assistant", "ab"))), "More")
+    read = (*prompt.ids, *b"a\rb")
+    assert builder.build(shown, BIG).ids[: len(read)] == read
+    builder.rename(chat("nothing", "of the kind").messages, "c")

@@ -125,6 +125,20 @@ def test_control_characters_reach_neither_the_store_nor_the_events(
     assert (ended.text, ended.spans, loaded.store.message(ended.message_id).text) == ("", (), "")
 
 
+@pytest.mark.parametrize("grammar", [r"root ::= [ab\r]*", r'root ::= "\x1b[1m" [ab]*', r'root ::= "<think>" [ab]* "</think>"'])
+def test_a_reply_stays_read_whatever_of_it_is_not_kept(loaded: Hosting, monkeypatch: pytest.MonkeyPatch, grammar: str) -> None:
+    from engine import SamplingParams
+
+    real = SamplingParams
+    monkeypatch.setattr("app.chat.reply_job.SamplingParams", lambda **given: real(**given, grammar=grammar))
+    chat = loaded.chat(max_tokens=100, temperature=1.0)
+    first = loaded.answer(chat, "Hello.").report["usage"]
+    other = loaded.chat()
+    loaded.answer(other, "Hello.")  # the state goes to disk, and comes back
+    again = loaded.answer(chat, "Go on.").report["usage"]
+    assert again["cached_tokens"] >= first["prompt_tokens"] + first["completion_tokens"] - 1
+
+
 def test_what_cannot_be_asked_is_a_failed_reply_with_its_line(loaded: Hosting) -> None:
     chat = loaded.chat(mode="fixed:63", seed=1 << 63)
     ended = loaded.answer(chat, "Hello.")
