@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from time import monotonic
 
 from textual.content import Content
 from textual.widgets import Static
@@ -40,7 +40,7 @@ class DownloadPanel(Static):
 
     def _refresh(self) -> None:
         if self._meter is not None:
-            self.update(Content("\n").join(lines(self._meter, time.monotonic(), self.content_size.width)))
+            self.update(Content("\n").join(lines(self._meter, monotonic(), self.content_size.width)))
 
 
 def lines(meter: DownloadMeter, now: float, width: int) -> list[Content]:

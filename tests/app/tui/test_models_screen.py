@@ -75,7 +75,7 @@ async def models_screen(running: Running) -> ModelsScreen:
     await running.until(lambda: isinstance(running.app.screen, ModelsScreen), "the models screen did not open")
     screen = running.app.screen
     assert isinstance(screen, ModelsScreen)
-    await running.until(lambda: screen._complete and screen._list.here)
+    await running.until(lambda: screen._complete and screen._list.here and details(screen))
     return screen
 
 
@@ -119,8 +119,15 @@ async def test_from_an_empty_disk_to_the_first_reply(begin: Begin, hub: HubServe
     assert load_settings(paths).load == LoadSettings(target="starter")
 
 
+@pytest.fixture
+def slow(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny files that take as many pieces, and as long, as real ones."""
+    monkeypatch.setattr("models.hub._CHUNK_BYTES", 1 << 15)
+    hub.bytes_per_second = 250_000
+
+
+@pytest.mark.usefixtures("slow")
 async def test_a_download_stops_by_escape_and_goes_on_where_it_was(begin: Begin, hub: HubServer, paths: Paths) -> None:
-    hub.bytes_per_second = 400_000
     async with begin() as running:
         screen = await models_screen(running)
         await go_to(running, screen, "starter")
@@ -147,8 +154,8 @@ async def test_a_download_stops_by_escape_and_goes_on_where_it_was(begin: Begin,
     assert any(request.range not in (None, "bytes=0-") for request in hub.bodies())
 
 
-async def test_leaving_the_app_stops_the_download(begin: Begin, hub: HubServer, paths: Paths) -> None:
-    hub.bytes_per_second = 50_000
+@pytest.mark.usefixtures("slow")
+async def test_leaving_the_app_stops_the_download(begin: Begin, paths: Paths) -> None:
     async with begin() as running:
         screen = await models_screen(running)
         await go_to(running, screen, "starter")
