@@ -44,7 +44,15 @@ from engine.shadow import check_reply
 from engine.shadow_result import ShadowResult
 from engine.text_stream import TextStream
 from engine.token_cache import TokenCache, can_roll_back
-from engine.values import ChatMessage, Finished, GenerationEvent, GenerationRequest, LoadConfig, LoadProgress, Notice
+from engine.values import (
+    ChatMessage,
+    Finished,
+    GenerationEvent,
+    GenerationRequest,
+    LoadConfig,
+    LoadProgress,
+    Notice,
+)
 from engine.vocabulary import check_vocabularies
 
 MIN_REPLY = 16
