@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,8 +24,9 @@ NUMERICS = (
 @click.option("--budget", type=click.FloatRange(min=0.05), default=3.0, show_default=True, metavar="MINUTES", help="Time to measure.")
 @click.option("--show", is_flag=True, help="Show what was found before, and measure nothing.")
 @click.option("--reset", is_flag=True, help="Forget it for this pair, and go back to the defaults.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 @loading_options
-def tune(budget: float, show: bool, reset: bool, **params: Any) -> int:
+def tune(budget: float, show: bool, reset: bool, as_json: bool, **params: Any) -> int:
     """Find what is fastest here for a pair, and use it from now on.
 
     Tries threads, prompt batches, flash attention, KV types, and, where there are any, GPU layers and other drafts on this
@@ -41,18 +44,22 @@ def tune(budget: float, show: bool, reset: bool, **params: Any) -> int:
 
     paths = Paths.find()
     if show:
-        return _show(store.load(paths))
+        return _show(store.load(paths), as_json)
     pair = local_pair(loading, paths, ["auto"], tuned=False)
     if reset:
         forgotten = store.reset(paths, pair)
-        write_out("forgotten\n" if forgotten else "nothing was tuned for this pair on this machine\n")
+        text = "forgotten" if forgotten else "nothing was tuned for this pair on this machine"
+        write_out((json.dumps({"forgotten": forgotten}) if as_json else text) + "\n")
         return 0
     from app.tune.session import tune as run
 
     with Interrupt() as interrupt:
         result = run(pair, loading, paths, 60 * budget, interrupt)
-        print_table(_outcomes(result.entry.gains))
-        write_out(_summary(result.entry) + "\n")
+        if as_json:
+            write_out(json.dumps({"complete": result.complete, **asdict(result.entry)}) + "\n")
+        else:
+            print_table(_outcomes(result.entry.gains))
+            write_out(_summary(result.entry) + "\n")
         if {"flash_attention", "kv_type"} & set(result.entry.settings):
             say(NUMERICS)
         if not result.complete:
@@ -61,10 +68,13 @@ def tune(budget: float, show: bool, reset: bool, **params: Any) -> int:
     return 0
 
 
-def _show(entries: Sequence[Tuned]) -> int:
+def _show(entries: Sequence[Tuned], as_json: bool) -> int:
     from app.terminal import print_table, write_out
     from app.tune.store import this_machine
 
+    if as_json:
+        write_out(json.dumps({"tuned": [asdict(entry) for entry in entries]}) + "\n")
+        return 0
     if not entries:
         write_out("nothing was tuned yet; `paceline tune` does it\n")
         return 0

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +225,12 @@ def test_a_whole_run_shows_what_was_tried_and_keeps_it(
     assert ("in use from now on" in out) == bool(entry.settings)
     assert main(["tune", "--show"]) == 0
     assert "flash attention off" in capsys.readouterr().out
+    assert main(["tune", "--show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps({"tuned": [asdict(entry)]}))
+    assert main(["tune", *named, "--budget", "0.05", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["complete"]
+    assert told["target"].startswith("target.gguf:")
     assert main(["tune", *named, "--reset"]) == 0
     assert capsys.readouterr().out == "forgotten\n"
     assert json.loads(store.location(paths).read_text())["tuned"] == []
