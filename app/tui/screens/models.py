@@ -109,6 +109,8 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
         self._complete = False
         self._stop = threading.Event()
         self._fetching: Offer | None = None
+        self._tried = False
+        """A download was begun on this screen, and what became of it is told."""
         self._taken: LoadChoices | None = None
         """What to dismiss with as soon as this screen is on top."""
         self._list = PairList(id="models-list")
@@ -183,7 +185,7 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
         self._current = event.current if self._loaded else None
         if event.problem is not None:
             self._say(event.problem, "problem")
-        elif self._begun() is not None and not self._wanted:
+        elif self._begun() is not None and not self._wanted and not self._tried:
             self._say(BEGUN, "remark")
         self._show()
 
@@ -256,7 +258,7 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
 
     def _fetch(self, offer: Offer) -> None:
         self._stop.clear()
-        self._fetching = offer
+        self._fetching, self._tried = offer, True
         self.set_class(True, "-fetching")
         meter = DownloadMeter()
         self._panel.show_meter(meter)

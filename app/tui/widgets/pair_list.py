@@ -34,8 +34,12 @@ class PairList(OptionList):
     PairList {
         height: 1fr; width: 1fr; border: none; padding: 0; background: $background;
         text-wrap: nowrap; text-overflow: ellipsis; scrollbar-size-vertical: 1;
-        & > .option-list--option-highlighted { background: $primary 30%; color: $foreground; text-style: bold; }
-        &:ansi > .option-list--option-highlighted { background: $block-cursor-background; color: $block-cursor-foreground; }
+        & > .option-list--option-highlighted, &:focus > .option-list--option-highlighted {
+            background: $primary 30%; color: $foreground; text-style: bold;
+        }
+        &:ansi > .option-list--option-highlighted, &:ansi:focus > .option-list--option-highlighted {
+            background: $block-cursor-background; color: $block-cursor-foreground;
+        }
         & > .option-list--option-disabled { color: $text-primary; text-style: bold; }
     }
     """
