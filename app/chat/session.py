@@ -54,7 +54,8 @@ class ChatSession:
     def __init__(self, store: ChatStore, defaults: ChatSettings, on_memory: Callable[[str], None]) -> None:
         """`on_memory` is told, in one line, why the chats are kept in memory from now on."""
         self.store = store
-        self._defaults = defaults
+        self.defaults = defaults
+        """What a new chat starts with."""
         self._on_memory = on_memory
         self._new_settings = defaults
         self.chat: Chat | None = None
@@ -86,7 +87,7 @@ class ChatSession:
     def start_new(self, settings: ChatSettings | None = None) -> None:
         """An empty chat, stored with its first message."""
         self.chat, self.path, self.branches = None, [], {}
-        self._new_settings = settings if settings is not None else self._defaults
+        self._new_settings = settings if settings is not None else self.defaults
 
     def open(self, chat_id: int) -> None:
         """Show a stored chat. Raises NotFound."""
@@ -190,7 +191,7 @@ class ChatSession:
 
     def end(self, event: ReplyEnded) -> Ended:
         """Take note that a reply is over. One that was stopped before it began is as if never asked for: the prompt comes
-        back."""
+        back, or stays as a message if another chat is shown by now."""
         sent = self.sent if self.sent is not None and self.sent.reply.id == event.message_id else None
         if sent is not None:
             self.sent = None
@@ -199,10 +200,11 @@ class ChatSession:
         if sent is None:
             return Ended(None)
         if event.state == "cancelled" and not event.text.strip():
-            unwanted = sent.prompt if sent.prompt is not None else sent.reply
+            prompt = sent.prompt if self.chat is not None and self.chat.id == sent.reply.chat_id else None
+            unwanted = prompt if prompt is not None else sent.reply
             self._do(lambda store: store.delete_message(unwanted.id))
             self.refresh_if_shown(unwanted.chat_id)
-            return Ended(None, GivenBack(sent.prompt.text, sent.prompt.attachments) if sent.prompt is not None else None)
+            return Ended(None, GivenBack(prompt.text, prompt.attachments) if prompt is not None else None)
         message = replace(sent.reply, text=event.text, packed_origins=pack_origins(event.spans), state=event.state)
         if self.chat is not None and self.chat.id == message.chat_id:
             message = self._do(lambda store: store.message(event.message_id))

@@ -91,7 +91,7 @@ def _store(paths: Paths) -> tuple[ChatStore, list[str]]:
     try:
         return ChatStore.open(paths.chat_store), []
     except StoreError as error:
-        return ChatStore.in_memory(), [f"{error}. This session's chats are kept in memory only."]
+        return ChatStore.copy_of(paths.chat_store), [f"{error}. What happens from here on is kept in memory only."]
 
 
 def _with_settings(choices: LoadChoices, settings: Settings) -> LoadChoices:

@@ -6,10 +6,12 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import App
 from textual.binding import BindingType
 from textual.filter import LineFilter
@@ -21,7 +23,7 @@ from app.chat.session import ChatSession
 from app.options import LoadChoices
 from app.paths import Paths
 from app.settings import Settings, SettingsError, save_settings
-from app.store import ChatStore
+from app.store import ChatStore, StoreError
 from app.tui.commands import CommandProvider
 from app.tui.keys import apply_keys, bind
 from app.tui.messages import HostSaid
@@ -30,8 +32,11 @@ from app.tui.terminal_driver import terminal_driver
 from app.tui.themes import apply_theme, line_filters
 
 if TYPE_CHECKING:
+    from app.tui.screens.history import HistoryScreen
     from app.tui.screens.settings import SettingsResult
 
+PURGE_SECONDS = 20.0
+"""After the start, and again while something goes on."""
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -76,6 +81,7 @@ class PacelineApp(App[int]):
             self._pass_on, lambda: self.session.store, start.paths,
             state_budget_bytes=start.settings.kv_state_budget_mb << 20,
         )
+        self.host.shadow_rate = start.settings.shadow_rate
         self.chat_screen = ChatScreen(self.session, self.host, self.paths, lambda: self.settings, self.load_models)
 
     def on_load(self) -> None:
@@ -90,19 +96,22 @@ class PacelineApp(App[int]):
         await self.push_screen(self.chat_screen)
         for remark in self._remarks:
             self.notify(remark, severity="warning", markup=False, timeout=10)
+        self.set_timer(PURGE_SECONDS, self._purge_when_idle)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return line_filters(self, super().get_line_filters())
 
-    def load_models(self, target: str | None, fetch: bool) -> None:
-        """Load the chosen models, in the place of what is loaded; with a `target`, that one and its usual draft from now
-        on. `fetch` what is not on this disk."""
-        if target is None and not fetch and nothing_here(self.paths, self.choices):
+    def load_models(self) -> None:
+        """Load the chosen models, in the place of what is loaded; where there are none at all, ask which."""
+        if nothing_here(self.paths, self.choices):
             self.action_models()
-            return
-        if target is not None:
-            self.choices = replace(self.choices, target=target, draft=None)
-        self.host.load(replace(self.choices, yes=self.choices.yes or fetch))
+        else:
+            self.host.load(self.choices)
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.Paste) and self.screen_stack and self.screen is self.chat_screen:
+            self.chat_screen.takes_typing(event)  # here, so that the next key already finds the prompt
+        await super().on_event(event)
 
     def _pass_on(self, event: HostEvent) -> None:
         """From the host's thread to ours."""
@@ -145,7 +154,27 @@ class PacelineApp(App[int]):
         except SettingsError as error:
             self.notify(f"{error}; the settings hold until you leave", severity="error", markup=False)
         self.settings = result.settings
+        self.session.defaults = result.settings.chat
         self.host.keep_states_within(result.settings.kv_state_budget_mb << 20)
+        self.host.shadow_rate = result.settings.shadow_rate
+        self.chat_screen.apply_settings()
+
+    def on_history_screen_deleted(self, event: HistoryScreen.Deleted) -> None:
+        """Chats were deleted in the list: what is written in one ends, and what was read of them goes."""
+        if self.session.sent is not None and self.session.sent.reply.chat_id in event.chat_ids:
+            self.host.cancel_reply()
+        self.host.forget_chats(event.chat_ids)
+
+    def _purge_when_idle(self) -> None:
+        """Erase what was deleted long ago, once, when nothing else goes on."""
+        if self.host.state in ("loading", "replying"):
+            self.set_timer(PURGE_SECONDS, self._purge_when_idle)
+        else:
+            self.run_worker(self._purge())
+
+    async def _purge(self) -> None:
+        with suppress(StoreError):  # housekeeping: the next start tries again
+            self.host.forget_chats(await asyncio.to_thread(self.session.store.purge))
 
     async def action_quit(self) -> None:
         self.chat_screen.keep_unsent()

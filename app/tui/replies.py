@@ -6,8 +6,9 @@ Owns no widgets of its own; the chat screen gives it the ones to show things on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from app.chat.conversation import Attachment, Message
+from app.chat.conversation import Attachment, Message, pack_origins
 from app.chat.engine_host import EngineHost
 from app.chat.events import HostNotice, PromptRead, ReplyEnded, ReplyGrew
 from app.chat.session import ChatSession, GivenBack, Sent
@@ -17,6 +18,7 @@ from app.tui.widgets.transcript import Transcript
 
 LONG_PROMPT = 256
 """Tokens to read before a progress bar is worth showing."""
+ELSEWHERE = "a reply is being written in another chat; Esc stops it"
 FORGOTTEN = "· · ·  the model no longer reads what is above this line  · · ·"
 
 
@@ -31,6 +33,9 @@ class Replies:
         self._transcript = transcript
         self._activity = activity
         self._overflow = overflow
+        self._grown = ReplyGrew(0, "", ())
+        """All that has come of the reply that is being made."""
+        transcript.newest = self._as_grown
 
     async def send(self, text: str, attachments: Sequence[Attachment]) -> None:
         await self._ask(self._session.send(text, attachments))
@@ -58,6 +63,8 @@ class Replies:
     async def show_path(self, *, fresh: bool = False) -> None:
         """Have the transcript show the session's path."""
         await self._transcript.show(self._session.path, self._session.branches, fresh=fresh)
+        if self._session.sent is not None and not self._transcript.holds(self._session.sent.reply.id):
+            self._activity.wait(ELSEWHERE)
 
     # ---- what the host says
 
@@ -65,15 +72,25 @@ class Replies:
         if not self._is_ours(event.message_id):
             return
         if event.done >= event.total:
-            self._activity.wait("writing…")
+            self._activity.wait("writing…" if self._transcript.holds(event.message_id) else ELSEWHERE)
         elif event.total - event.cached > LONG_PROMPT:
             self._activity.progress("reading the prompt", event.done / event.total, f"{event.done:,} of {event.total:,} tokens")
 
     def grew(self, event: ReplyGrew) -> None:
+        if not self._is_ours(event.message_id):
+            return
+        before = self._grown if self._grown.message_id == event.message_id else ReplyGrew(event.message_id, "", ())
+        self._grown = replace(event, text=before.text + event.text, spans=before.spans + event.spans)
         if (view := self._transcript.view(event.message_id)) is not None:
             view.grow(event.text, event.spans)
-        if self._is_ours(event.message_id):
+        if self._transcript.holds(event.message_id):
             self._activity.clear("progress")
+
+    def _as_grown(self, message: Message) -> Message:
+        """With the text as it is now, if it is the reply that is being made."""
+        if not self._is_ours(message.id) or self._grown.message_id != message.id:
+            return message
+        return replace(message, text=self._grown.text, packed_origins=pack_origins(self._grown.spans))
 
     def noticed(self, event: HostNotice) -> None:
         """One line to read; turns that dropped out of the context are marked where they end."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.widgets import Static
 
 from app.chat.conversation import Attachment, Message
@@ -61,7 +63,6 @@ class ChatScreen(ChatDialogs):
         bind("history", "history"),
         bind("find", "find", priority=True),
         bind("reload", "reload"),
-        bind("models", "models"),
         bind("system", "system"),
         bind("rename", "rename"),
         bind("details", "details"),
@@ -79,9 +80,9 @@ class ChatScreen(ChatDialogs):
 
     def __init__(
         self, session: ChatSession, host: EngineHost, paths: Paths, settings: Callable[[], Settings],
-        load: Callable[[str | None, bool], None],
+        load: Callable[[], None],
     ) -> None:
-        """`load` has the host load the chosen models, or another target; and fetch them, if that is wanted."""
+        """`load` has the host load the chosen models, or asks which."""
         super().__init__()
         self.session = session
         self.host = host
@@ -99,8 +100,8 @@ class ChatScreen(ChatDialogs):
         self._pace = PacePanel(id="pace")
         self._thinking_opened = False
         self._coloured = False
-        self._missing = False
-        """The models that were chosen are not on this disk."""
+        self._pair = ""
+        """What is loaded; empty for nothing."""
 
     def compose(self) -> ComposeResult:
         yield self._title
@@ -115,12 +116,16 @@ class ChatScreen(ChatDialogs):
         yield self.status
 
     async def on_mount(self) -> None:
-        self._pace.display = self._settings().show_pace
-        if self._settings().colour_origins:
-            self.action_origins()
+        self.apply_settings()
         await self.show_chat()
         self.prompt.focus()
-        self.call_after_refresh(self._load, None, False)
+        self.call_after_refresh(self._load)
+
+    def apply_settings(self) -> None:
+        """Look as the settings say."""
+        self._pace.display = self._settings().show_pace
+        if self._settings().colour_origins != self._coloured:
+            self.action_origins()
 
     # ---- the chat shown
 
@@ -145,7 +150,9 @@ class ChatScreen(ChatDialogs):
     def show_title(self) -> None:
         chat = self.session.chat
         title = sanitize(chat.title) if chat is not None else ""
-        self._title.update(title or ("New chat" if not self.session.path else "Chat"))
+        tags = sanitize("".join(f"  #{tag}" for tag in chat.tags)) if chat is not None else ""
+        name = title or ("New chat" if not self.session.path else "Chat")
+        self._title.update(Content.assemble(name, (tags, "not bold")))
         self.set_class(not self.session.path, "-empty")
         self.prompt.busy = self.session.replying
 
@@ -197,7 +204,7 @@ class ChatScreen(ChatDialogs):
     async def send(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         """Send a message, or the edited one in the place of the old."""
         if self.host.state in ("empty", "lost"):
-            self._load(None, False)
+            self._load()
         await self._actions.send(text, attachments)
         self.show_title()
         self.update_hints()
@@ -222,13 +229,16 @@ class ChatScreen(ChatDialogs):
                 self.session.moved(event)
                 await self.show_path()
             case ModelLoading(stage, fraction):
-                self.activity.progress(stage, fraction, "Esc stops")
+                self.status.model, self.status.pace = "loading…", ""
+                self.activity.progress(stage, fraction, f"{shown_key(self.app, 'reload')} stops")
             case ModelReady():
                 self._ready(event)
             case ModelMissing(files, size):
-                self._missing = True
                 much = f" ({size / 1e9:.1f} GB)" if size else ""
                 self._without_model(f"not on this disk: {', '.join(files)}{much} · {shown_key(self.app, 'models')} fetches them")
+            case ModelFailed(text) if self.host.state in ("ready", "replying"):  # the one that was loaded still is
+                self.status.model = self._pair
+                self.activity.problem(text)
             case ModelFailed(text) | EngineLost(text):
                 self._without_model(f"{text} · {shown_key(self.app, 'reload')} loads the model")
             case StoreFailed(text):
@@ -240,7 +250,7 @@ class ChatScreen(ChatDialogs):
 
     def _ready(self, event: ModelReady) -> None:
         self.activity.clear()
-        self.status.model = pair_name(event.target_name, event.draft_name)
+        self.status.model = self._pair = pair_name(event.target_name, event.draft_name)
         self.status.context = f"{event.context:,} context"
         self.prompt.context = event.context
         if event.notices:
@@ -259,9 +269,12 @@ class ChatScreen(ChatDialogs):
 
     async def _ended(self, event: ReplyEnded) -> None:
         given_back = await self._replies.ended(event)
+        shown = any(message.id == event.message_id for message in self.session.path)
         if given_back is not None:
             self.prompt.load(given_back.text, given_back.attachments)
             self.prompt.focus()
+        elif not shown:
+            self.tell("the reply in the other chat has ended")
         elif self._settings().auto_title and event.state == "complete" and (job := self.session.title_job()) is not None:
             self.host.title(job)
         self.show_numbers(None)
@@ -276,9 +289,9 @@ class ChatScreen(ChatDialogs):
     # ---- keys and commands
 
     def action_cancel(self) -> None:
-        """Stop what goes on; else go between the prompt and the messages."""
-        if self.session.replying or self.host.state == "loading":
-            self.host.cancel()
+        """Stop the reply; else go between the prompt and the messages. A load goes on: its own key stops it."""
+        if self.session.replying:
+            self.host.cancel_reply()
             self.activity.wait("stopping…")
         elif self.focused is self.transcript:
             self.transcript.cursor = None
@@ -287,35 +300,34 @@ class ChatScreen(ChatDialogs):
             self.transcript.focus()
             self.run_worker(self.transcript.move_cursor(0))
 
-    def may_leave(self) -> bool:
-        if self.session.replying:
-            self.tell("a reply is being written; Esc stops it")
-            return False
-        self.keep_unsent()
-        return True
-
     def keep_unsent(self) -> None:
         """Store what stands in the prompt."""
         self.session.keep_unsent(self.prompt.unsent)
 
+    def takes_typing(self, event: events.Key | events.Paste) -> None:
+        """What is typed or pasted while the messages have the focus is for the prompt, except the keys that mean
+        something there."""
+        if self.focused is not self.transcript:
+            return
+        if isinstance(event, events.Paste) or (event.is_printable and event.key not in self.active_bindings):
+            self.transcript.cursor = None
+            self.set_focus(self.prompt.input)
+
     @refusable
     async def action_regenerate(self) -> None:
-        if self.session.replying:
-            self.tell("a reply is being written; Esc stops it")
-        elif not await self._replies.regenerate(self.transcript.cursor):
+        if not self.idle():
+            return
+        if not await self._replies.regenerate(self.transcript.cursor):
             self.tell("there is no message to reply to")
         self.update_hints()
 
     def action_reload(self) -> None:
-        self._load(None, False)
-
-    def action_models(self, name: str = "") -> None:
-        """Load another model; or fetch the chosen ones, if they are missing."""
-        if name or self._missing:
-            self._load(name or None, self._missing)
-            self._missing = False
-        else:
-            self.tell("/model NAME loads another model; `paceline models list` shows what there is")
+        """Load the models anew, or stop loading them: a message that waits for them comes back."""
+        if self.host.state == "loading":
+            self.host.cancel()
+            self.activity.wait("stopping…")
+        elif self.idle():
+            self._load()
 
     def action_find(self, words: str = "") -> None:
         self._find.open(words)

@@ -48,8 +48,8 @@ class ChatDialogs(Screen[None]):
         """Show the session's chat; see ChatScreen."""
         raise NotImplementedError
 
-    def may_leave(self) -> bool:
-        """Whether another chat can be shown now; what stands in the prompt is kept."""
+    def keep_unsent(self) -> None:
+        """Store what stands in the prompt."""
         raise NotImplementedError
 
     def show_title(self) -> None:
@@ -58,22 +58,27 @@ class ChatDialogs(Screen[None]):
     # ---- which chat
 
     async def action_new_chat(self) -> None:
-        if self.may_leave():
-            self.session.start_new()
-            await self.show_chat()
+        self.keep_unsent()
+        self.session.start_new()
+        await self.show_chat()
 
     @refusable
     async def open_chat(self, chat_id: int) -> None:
-        """Show another chat."""
-        if self.may_leave():
-            self.session.open(chat_id)
-            await self.show_chat()
+        """Show another chat. A reply that is being written in this one goes on."""
+        self.keep_unsent()
+        self.session.open(chat_id)
+        await self.show_chat()
+
+    def idle(self) -> bool:
+        """Whether no reply is being written; the user is told if one is."""
+        if self.session.replying:
+            self.tell("a reply is being written; Esc stops it")
+        return not self.session.replying
 
     def action_history(self, words: str = "") -> None:
         from app.tui.screens.history import HistoryScreen
 
-        if not self.may_leave():
-            return
+        self.keep_unsent()
         chat = self.session.chat
         self.app.push_screen(HistoryScreen(self.session.store, chat.id if chat is not None else None, words), self._chosen)
 
@@ -104,7 +109,7 @@ class ChatDialogs(Screen[None]):
     @refusable
     async def action_delete(self) -> None:
         """Delete the chat that is open."""
-        if self.session.chat is not None and self.may_leave():
+        if self.session.chat is not None and self.idle():
             self.host.forget_chats([self.session.chat.id])
             self.session.delete_chat()
             await self.show_chat()

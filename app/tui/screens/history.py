@@ -12,6 +12,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, OptionList, Static
 
@@ -67,6 +68,13 @@ class HistoryScreen(ModalScreen[int | None]):
         &.-none ChatList { height: 1; }
     }
     """
+
+    class Deleted(Message):
+        """These chats were deleted."""
+
+        def __init__(self, chat_ids: list[int]) -> None:
+            super().__init__()
+            self.chat_ids = chat_ids
 
     def __init__(self, store: ChatStore, current: int | None, query: str = "") -> None:
         """`current` is the chat that is open; `query` stands in the search field at first."""
@@ -216,6 +224,7 @@ class HistoryScreen(ModalScreen[int | None]):
         """Delete the chosen chats; undo brings them back."""
         if (chosen := self._list.chosen) and self._change(lambda: self._store.delete_chats(chosen)):
             self._deleted.append(chosen)
+            self.post_message(self.Deleted(chosen))
             self._tell(f"{_chats(len(chosen))} deleted; u brings {'it' if len(chosen) == 1 else 'them'} back")
 
     def action_undo(self) -> None:

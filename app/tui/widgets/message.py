@@ -102,7 +102,7 @@ class MessageView(Vertical):
         self._text: PlainText | None = None
         if message.role == "assistant":
             self.reply = Reply(
-                message.text, message.origins if coloured else (), growing=message.state == "streaming", coloured=coloured,
+                message.text, message.origins if coloured or message.state == "streaming" else (), growing=message.state == "streaming", coloured=coloured,
                 thinking_opened=thinking_opened,
             )
         else:

@@ -8,7 +8,7 @@ following, reaching the end takes it up again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -90,6 +90,8 @@ class Transcript(VerticalScroll):
         self._regions: dict[Widget, Region] = {}
         """Where the last layout put each view, from the top of the window."""
         self._extending = False
+        self.newest: Callable[[Message], Message] = lambda message: message
+        """A message with the text it has by now: a reply grows, on the screen or off it."""
 
     # ---- content
 
@@ -137,6 +139,10 @@ class Transcript(VerticalScroll):
                 self._path[at] = message
                 return
 
+    def holds(self, message_id: int) -> bool:
+        """Whether the message is on the path, mounted or not."""
+        return any(message.id == message_id for message in reversed(self._path))
+
     def view(self, message_id: int) -> MessageView | None:
         """The widget of a message, if it is mounted."""
         return next((view for view in reversed(self._views) if view.message.id == message_id), None)
@@ -161,6 +167,7 @@ class Transcript(VerticalScroll):
     # ---- the window
 
     def _make(self, message: Message) -> MessageView:
+        message = self.newest(message)
         view = MessageView(
             message, branch=self._branch(message.id), coloured=self._coloured, thinking_opened=self._thinking_opened,
             marker=self._marker if message.id == self._marked else "",

@@ -53,7 +53,7 @@ class Running:
     async def ready(self) -> None:
         """Wait for the model."""
         await self.until(lambda: self.app.host.state == "ready", "no model was loaded")
-        await self.until(lambda: self.screen.status.model != "no model")
+        await self.until(lambda: self.screen.status.model not in ("no model", "loading…"))
 
     async def ask(self, text: str, *, wait: bool = True) -> None:
         """Type a message and send it; wait for the end of the reply."""
@@ -118,7 +118,7 @@ def run_app(paths: Paths, store: ChatStore, monkeypatch: pytest.MonkeyPatch) -> 
                 running = Running(app, pilot)
                 if model is not None:
                     await running.ready()
-                else:  # Esc stops a load before it does anything else
+                else:  # until it is plain that there is none
                     await running.until(lambda: "F5" in running.screen.activity.text)
                 yield running
         finally:
