@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -43,7 +44,7 @@ def test_a_full_disk_is_said_and_the_chat_goes_on(start: Start, make_home: Calla
         terminal = ready(start(home, "chat", *home.model))
         send(terminal, "there is room")
         terminal.wait_for(ANSWERED)
-        with (disk / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError, match="No space left"):
+        with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):  # until it is full
             while True:
                 filler.write(bytes(4096))
         send(terminal, "there is none")
