@@ -31,7 +31,7 @@ from app.tui.keys import bind
 from app.tui.screens.pick_one import PickOne
 from app.tui.widgets.download_meter import DownloadMeter
 from app.tui.widgets.download_panel import DownloadPanel
-from app.tui.widgets.offer_text import details, files, machine_line, why_not
+from app.tui.widgets.offer_text import details, files, machine_line, title_of, why_not
 from app.tui.widgets.pair_list import PairList
 from models import DownloadCancelled, ModelsError, download
 
@@ -309,7 +309,7 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
         lines = ["usual: 4,096, or what fits", *(line for _, line in sizes)]
         values = [None, *(tokens for tokens, _ in sizes)]
         chosen = values.index(self._tokens) if self._tokens in values else 0
-        picked = await self.app.push_screen_wait(PickOne(f"Context in tokens, with what {offer.title} needs", lines, chosen))
+        picked = await self.app.push_screen_wait(PickOne(f"Context in tokens, with what {title_of(offer)} needs", lines, chosen))
         if picked is not None:
             self._tokens = values[picked]
             self._complete = False
@@ -327,7 +327,7 @@ class ModelsScreen(ModalScreen[LoadChoices | None]):
         lines = ["the usual one", "none: n-grams only", *(title for _, title in drafts)]
         values = [None, NO_DRAFT, *(name for name, _ in drafts)]
         chosen = values.index(offer.draft) if offer.draft in values else 0
-        picked = await self.app.push_screen_wait(PickOne(f"What drafts for {offer.fit.target}", lines, chosen))
+        picked = await self.app.push_screen_wait(PickOne(f"What drafts for {sanitize(offer.fit.target)}", lines, chosen))
         if picked is None:
             return
         try:

@@ -22,7 +22,7 @@ FIGURES = 54
 def row(offer: Offer, machine: Hardware, width: int, *, current: bool) -> Content:
     """The name, then the bar, the figures and where its files are."""
     first = Content.assemble(
-        (CURRENT if current else " ", "bold"), " ", (_title(offer), "bold"),
+        (CURRENT if current else " ", "bold"), " ", (title_of(offer), "bold"),
         (f"  {_line(offer.origin)}" if offer.origin else "", MUTED), ("  in use" if current else "", MUTED),
     )
     if not offer.usable or offer.fit.answer is None:
@@ -87,7 +87,8 @@ def details(offer: Offer, machine: Hardware, width: int) -> list[Content]:
     return lines
 
 
-def _title(offer: Offer) -> str:
+def title_of(offer: Offer) -> str:
+    """Its title on one line."""
     return _line(offer.title).replace("->", "→")
 
 
