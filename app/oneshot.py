@@ -5,15 +5,14 @@ Knows nothing of click or of where the models came from. The caller owns the eng
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from typing import cast
 
 from app.interrupt import Interrupt
 from app.sanitize import Sanitizer, sanitize
 from app.terminal import FractionBar, say
-from engine import Engine, Finished, GenerationEvent, GenerationRequest, Notice, PrefillProgress, TextDelta
+from engine import Engine, Finished, GenerationRequest, Notice, PrefillProgress, TextDelta
 
 LONG_PROMPT = 256
 """Tokens to read before a progress bar is worth drawing: two seconds on a slow machine."""
@@ -29,7 +28,7 @@ def run_oneshot(
     """
     sanitizer = Sanitizer()
     interrupt.hook = engine.cancel
-    events = cast("Generator[GenerationEvent, None, None]", engine.generate(request))
+    events = engine.generate(request)
     if interrupt.seen:  # before this, `generate` would have lowered the flag again
         engine.cancel()
     # Closed here, not whenever it is collected: by then the engine may have freed what the reply stands on.

@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -183,7 +183,7 @@ class Engine:
 
     # ---- replies
 
-    def generate(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
+    def generate(self, request: GenerationRequest) -> Generator[GenerationEvent, None, None]:
         """Decode one reply, yielding events as it grows; the last is Finished.
 
         Errors in the request are raised at the first step: BadRequest, ContextFull, TemplateFailed. Closing the
@@ -192,7 +192,7 @@ class Engine:
         self._cancel.clear()
         return self.run(request)
 
-    def run(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
+    def run(self, request: GenerationRequest) -> Generator[GenerationEvent, None, None]:
         """`generate` without lowering the cancel flag first: in a child process the parent does that, before it
         sends the request, so that a cancel right after is not lost."""
         self._check_open()

@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.child import child, redirect_output
 from engine.errors import EngineError, LoadCancelled, LoadFailed, WorkCancelled
-from engine.values import LoadConfig
+from engine.values import LoadConfig, TokenId
+
+if TYPE_CHECKING:
+    from engine.llama.context import Context
 
 _ROWS = 64
 """Rows of logits kept at once; a row of a large vocabulary is 600 KB."""
@@ -58,33 +63,42 @@ def likelihoods(
     return found
 
 
+def log_likelihood(context: Context, tokens: Sequence[TokenId], begun: int, rows: int) -> float:
+    """Of the tokens from number `begun` on, after those before them, in nats. Read `rows` at a time; the cache is lost."""
+    context.clear()
+    total = 0.0
+    for first in range(0, len(tokens), rows):
+        window = tokens[first : first + rows]
+        context.decode(window, first, len(window))
+        for row, following in enumerate(tokens[first + 1 : first + 1 + len(window)]):
+            if first + row + 1 >= begun:
+                total += _log_probability(context.logits(row), following)
+    return total
+
+
+def _log_probability(logits: NDArray[np.float32], token: TokenId) -> float:
+    values = logits.astype(np.float64)
+    top = float(values.max())
+    return float(values[token]) - top - float(np.log(np.exp(values - top).sum()))
+
+
 # ---- in the child
 
 
 def _work(connection: Connection, config: LoadConfig, texts: Sequence[Continuation]) -> None:
     redirect_output(config.log_file).close()
     from engine.llama import binding
-    from engine.llama.model import Model
-    from engine.loading import open_context
+    from engine.loading import open_context, open_model
 
     binding.log_to(config.log_file)
     try:
-        layers = config.target_gpu_layers if config.target_gpu_layers is not None else -1 if binding.devices() else 0
-        model = Model(config.target, gpu_layers=layers)
+        model = open_model(config, "target")
         context = open_context(config, model, config.context, _ROWS)
         start = [model.bos] if model.bos is not None and model.add_bos else []
         for text in texts:
             prompt = [*start, *model.encode(text.prompt, special=True)]
             tokens = [*prompt, *model.encode(text.reply, special=False)][: context.n_ctx]
-            context.clear()
-            total = 0.0
-            for first in range(0, len(tokens), _ROWS):
-                window = tokens[first : first + _ROWS]
-                context.decode(window, first, len(window))
-                for row, following in enumerate(tokens[first + 1 : first + 1 + len(window)]):
-                    if first + row + 1 >= len(prompt):
-                        logits = context.logits(row).astype(np.float64)
-                        total += float(logits[following] - np.logaddexp.reduce(logits))
+            total = log_likelihood(context, tokens, len(prompt), _ROWS)
             connection.send(("text", (total, max(len(tokens) - len(prompt), 0))))
         context.close()
         model.close()

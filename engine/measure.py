@@ -14,11 +14,9 @@ from dataclasses import dataclass, fields
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from engine.child import child, redirect_output
 from engine.errors import EngineError, LoadCancelled, LoadFailed, WorkCancelled
+from engine.likelihood import log_likelihood
 from engine.values import ChatMessage, Finished, GenerationRequest, LoadConfig
 
 if TYPE_CHECKING:
@@ -165,17 +163,4 @@ def _score(engine: Engine, context: Context, window: int, text: str) -> tuple[fl
     model = engine.target
     start = [model.bos] if model.bos is not None and model.add_bos else []
     tokens = [*start, *model.encode(text, special=False)][: context.n_ctx]
-    context.clear()
-    total = 0.0
-    for first in range(0, len(tokens), window):
-        read = tokens[first : first + window]
-        context.decode(read, first, len(read))
-        for row, following in enumerate(tokens[first + 1 : first + 1 + len(read)]):
-            total += _log_probability(context.logits(row), following)
-    return total, max(len(tokens) - 1, 0)
-
-
-def _log_probability(logits: NDArray[np.float32], token: int) -> float:
-    values = logits.astype(np.float64)
-    top = float(values.max())
-    return float(values[token]) - top - float(np.log(np.exp(values - top).sum()))
+    return log_likelihood(context, tokens, 1, window), max(len(tokens) - 1, 0)

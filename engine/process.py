@@ -13,7 +13,7 @@ import itertools
 import multiprocessing
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
@@ -88,14 +88,14 @@ class EngineProcess:
 
     # ---- Engine's methods
 
-    def generate(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
+    def generate(self, request: GenerationRequest) -> Generator[GenerationEvent, None, None]:
         """As Engine.generate. Raises EngineDied when the process ends; the events so far stay valid."""
         self._end_open_reply()
         self._flag[0] = b"\x00"
         self._open = self._send("run", request)
         return self._events(self._open)
 
-    def _events(self, number: int) -> Iterator[GenerationEvent]:
+    def _events(self, number: int) -> Generator[GenerationEvent, None, None]:
         try:
             while self._open == number:
                 content = self._receive(number)

@@ -25,13 +25,6 @@ _SIZE = re.compile(r"(model|quant) size\s+=\s+([\d.]+) MiB")
 _ERROR = 4
 
 
-def type_names() -> list[str]:
-    """The formats that can be written, by name."""
-    from engine.llama.quantizer import file_types
-
-    return sorted(file_types())
-
-
 def quantize(
     source: Path, destination: Path, type_name: str, *, threads: int = 0, log_file: Path | None = None,
     on_size: Callable[[int | None], None] = lambda _: None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import cast
 
 from engine import EngineError, EngineProcess, Finished, GenerationEvent, GenerationRequest
 
@@ -14,7 +13,7 @@ def events_of(
 ) -> Generator[GenerationEvent, None, None]:
     """The events of one reply; the last is Finished. `between` is called after each, when the process can be asked other
     things. Closing it ends the reply. Raises EngineError."""
-    events = cast("Generator[GenerationEvent, None, None]", process.generate(request))
+    events = process.generate(request)
     if stopped():  # `generate` has lowered the flag that a stop before it raised
         process.cancel()
     with closing(events):

@@ -175,9 +175,8 @@ class Search:
     ) -> None:
         """Fresh pairs, as many as there is time for; their number is settled before the first."""
         started = self._clock()
-        first = self._pairs(timer, dimension, now, number, 1)  # how long a pair takes; not counted, as the rest depends on it
+        self._pairs(timer, dimension, now, number, 1)  # how long a pair takes; not counted, as the rest depends on it
         each = max(self._clock() - started, 1e-6)
-        del first
         count = min(MOST_PAIRS, int((until - self._clock()) / each))
         if count < pairs_needed(self.confidence):
             timer.close(number)

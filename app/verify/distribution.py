@@ -9,14 +9,13 @@ the law itself is right to a percent or so: hundreds of samples cannot see that,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import cast
 
 from app.verify.replies import Stopped
 from app.verify.statistics import ChiSquare, chi_square
-from engine import Engine, Finished, GenerationEvent, GenerationRequest, RoundDone, SamplingParams
+from engine import Engine, Finished, GenerationRequest, RoundDone, SamplingParams
 from engine.exactness import Law, Rereader, tokens_held
 
 DEPTH = 3
@@ -61,7 +60,7 @@ def draw(
     while len(beginnings) < samples and not stopped():
         tokens: list[int] = []
         over = False
-        events = cast("Generator[GenerationEvent, None, None]", engine.generate(request))
+        events = engine.generate(request)
         with closing(events):
             for event in events:
                 if isinstance(event, RoundDone):

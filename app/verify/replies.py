@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import cast
 
-from engine import Engine, Finished, GenerationEvent, GenerationRequest, RoundDone
+from engine import Engine, Finished, GenerationRequest, RoundDone
 from engine.exactness import END, Written, last_reply
 
 
@@ -33,7 +32,7 @@ def write(engine: Engine, request: GenerationRequest, stopped: Callable[[], bool
     """A reply from an empty cache. Raises Stopped, and what the engine raises (ContextFull)."""
     engine.forget()
     drafted = accepted = 0
-    events = cast("Generator[GenerationEvent, None, None]", engine.generate(request))
+    events = engine.generate(request)
     with closing(events):
         for event in events:
             if stopped():

@@ -3,11 +3,12 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from engine import GenerationRequest, LoadCancelled, LoadConfig, LoadFailed, SamplingParams
 from engine.engine import Engine
-from engine.likelihood import Continuation, likelihoods
+from engine.likelihood import Continuation, _log_probability, likelihoods
 from engine.values import Finished
 
 PROMPT = "The quick brown fox "
@@ -52,3 +53,8 @@ def test_progress_cancelling_and_what_cannot_be_loaded(target: Path, truncated: 
         likelihoods(config(truncated), [Continuation("a", "b")])
     with pytest.raises(LoadCancelled):
         likelihoods(config(target), [Continuation("a", "b")], cancelled=lambda: True)
+
+
+def test_a_log_probability_is_one() -> None:
+    logits = np.array([1.0, 2.0, 3.0], dtype=np.float32)
+    assert _log_probability(logits, 2) == pytest.approx(3 - math.log(sum(map(math.exp, (1, 2, 3)))))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from engine import Engine, LoadCancelled, LoadConfig, LoadFailed, measure
@@ -45,11 +43,6 @@ def test_a_text_longer_than_the_window_scores_as_in_one_piece(target: Path) -> N
         scores = [measure._score(engine, engine.cache.context, window, TEXTS[0]) for window in (16, 64, 256)]
     assert {count for _, count in scores} == {len(TEXTS[0]) - 1}
     assert [total for total, _ in scores] == pytest.approx([scores[2][0]] * 3, rel=1e-3)
-
-
-def test_a_log_probability_is_one() -> None:
-    logits = np.array([1.0, 2.0, 3.0], dtype=np.float32)
-    assert measure._log_probability(logits, 2) == pytest.approx(3 - math.log(sum(map(math.exp, (1, 2, 3)))))
 
 
 def test_what_cannot_be_loaded_and_stopping(target: Path, truncated: Path) -> None:

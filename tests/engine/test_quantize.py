@@ -12,7 +12,8 @@ from gguf import GGUFReader
 from engine import BadRequest
 from engine.errors import QuantizeFailed, WorkCancelled
 from engine.llama.model import Model
-from engine.quantize import quantize, type_names
+from engine.llama.quantizer import file_types
+from engine.quantize import quantize
 
 
 def matrix_types(path: Path) -> set[str]:
@@ -96,8 +97,8 @@ def test_what_llama_cpp_cannot_do_is_one_reason(truncated: Path, aborting: Path,
 
 
 def test_unknown_and_impossible_formats(target: Path, tmp_path: Path) -> None:
-    assert {"Q4_K_M", "Q4_0", "Q8_0", "F16"} <= set(type_names())
-    assert "IQ1_S" not in type_names()
+    assert {"Q4_K_M", "Q4_0", "Q8_0", "F16"} <= set(file_types())
+    assert "IQ1_S" not in file_types()
     with pytest.raises(BadRequest, match=r"there is no format Q99; there are .*Q4_K_M"):
         quantize(target, tmp_path / "out.gguf", "Q99")
     with pytest.raises(BadRequest, match="importance matrix"):
