@@ -119,7 +119,8 @@ class ReplyEnded:
     """All of it."""
     spans: tuple[OriginSpan, ...]
     report: dict[str, Any]
-    """The engine's report where it came to one, `pace` (a PaceSnapshot as JSON), and `line` if there is one."""
+    """The engine's report where it came to one, `pace` (a PaceSnapshot as JSON), and where there is one `line`, and
+    `dropped` as HostNotice has it."""
     line: str | None = None
     """Why it ended early, where that is not plain from the state."""
     stored: bool = True

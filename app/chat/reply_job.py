@@ -94,6 +94,7 @@ def _drive(
                 case PrefillProgress(done, total, cached):
                     desk.emit(PromptRead(writer.message_id, done, total, cached))
                 case Notice(text, dropped):
+                    writer.dropped = max(writer.dropped, dropped)
                     desk.emit(HostNotice(writer.message_id, sanitize(text), dropped))
                 case TextDelta():
                     writer.take(event)

@@ -48,6 +48,8 @@ class ReplyWriter:
 
     def __init__(self, desk: Desk, message_id: int, context_size: int) -> None:
         self.message_id = message_id
+        self.dropped = 0
+        """Of the request's messages, how many of the oldest the model does not read; kept in the report."""
         self._desk = desk
         self._sanitizer = Sanitizer()
         self._meter = PaceMeter(context_size)
@@ -97,6 +99,8 @@ class ReplyWriter:
         line = sanitize(line) if line else None
         if line:
             kept["line"] = line
+        if self.dropped:
+            kept["dropped"] = self.dropped
         text, spans = self.text, self._runs.spans()
         stored = self._write(lambda store: store.finish_reply(self.message_id, text, spans, state, kept))
         self._desk.emit(ReplyEnded(self.message_id, state, text, spans, kept, line, stored))

@@ -182,6 +182,11 @@ class ChatSession:
         """The messages of the path that the model is given."""
         return _since_summary(self.path)
 
+    def first_read(self, dropped: int) -> int | None:
+        """Where the model begins to read if it is not given the `dropped` oldest messages; None if that is plain."""
+        turns = [message for message in self.read if message.role != "system"]
+        return turns[dropped].id if 0 < dropped < len(turns) else None
+
     def moved(self, event: SummaryMade) -> None:
         """Older turns were summarised: the reply that is being made goes by another id from now on."""
         if self.sent is not None and self.sent.reply.id == event.instead_of:

@@ -13,6 +13,7 @@ from app.chat.engine_host import EngineHost
 from app.chat.events import HostNotice, PromptRead, ReplyEnded, ReplyGrew
 from app.chat.session import ChatSession, GivenBack, Sent
 from app.settings import OnContextFull
+from app.tui.keys import shown_key
 from app.tui.widgets.status import Activity
 from app.tui.widgets.transcript import Transcript
 
@@ -63,6 +64,9 @@ class Replies:
     async def show_path(self, *, fresh: bool = False) -> None:
         """Have the transcript show the session's path."""
         await self._transcript.show(self._session.path, self._session.branches, fresh=fresh)
+        last = next((m for m in reversed(self._session.path) if m.role == "assistant" and m.packed_report), None)
+        dropped = (last.report or {}).get("dropped") if last is not None else None
+        self._transcript.mark(self._session.first_read(dropped) if isinstance(dropped, int) else None, FORGOTTEN)
         if self._session.sent is not None and not self._transcript.holds(self._session.sent.reply.id):
             self._activity.wait(ELSEWHERE)
 
@@ -94,13 +98,12 @@ class Replies:
 
     def noticed(self, event: HostNotice) -> None:
         """One line to read; turns that dropped out of the context are marked where they end."""
-        self._activity.remark(event.text)
+        choice = f" · {shown_key(self._transcript.app, 'settings')} has other ways" if event.dropped else ""
+        self._activity.remark(event.text + choice)
         if event.message_id is None or not self._is_ours(event.message_id):
             return
         if event.dropped > 0:
-            turns = [message for message in self._session.read if message.role != "system"]
-            if event.dropped < len(turns):
-                self._transcript.mark(turns[event.dropped].id, FORGOTTEN)
+            self._transcript.mark(self._session.first_read(event.dropped), FORGOTTEN)
 
     async def ended(self, event: ReplyEnded) -> GivenBack | None:
         """The reply is over. What comes back is to be put into the prompt again."""
@@ -108,17 +111,17 @@ class Replies:
         ended = self._session.end(event)
         if ours:
             self._activity.clear("progress")
+            if event.state == "context":
+                key = shown_key(self._transcript.app, "settings")
+                self._activity.remark(f"the context is full; {key} can have the oldest turns left out or summarised")
         if ended.message is None:
             if ours:
                 await self.show_path()
             return ended.given_back
-        self.finish(ended.message, event.line)
+        self._transcript.replace(ended.message)
+        if (view := self._transcript.view(ended.message.id)) is not None:
+            view.finish(ended.message)
         return None
-
-    def finish(self, message: Message, line: str | None) -> None:
-        self._transcript.replace(message)
-        if (view := self._transcript.view(message.id)) is not None:
-            view.finish(message, line)
 
     def _is_ours(self, message_id: int) -> bool:
         return self._session.sent is not None and self._session.sent.reply.id == message_id

@@ -133,7 +133,6 @@ class ChatScreen(ChatDialogs):
         """Show the session's chat from its end, with what was not sent of it in the prompt."""
         chat = self.session.chat
         self.host.open_chat(chat.id if chat is not None else None)
-        self.transcript.mark(None, "")
         await self._replies.show_path(fresh=True)
         self.show_numbers(None)
         self.prompt.load_unsent(chat.unsent if chat is not None else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,14 +33,18 @@ _ENDINGS = {
 }
 
 
-def ending(message: Message) -> str:
-    """How a message ended, in a few words; empty if it is complete."""
-    return _ENDINGS.get(message.state, "")
+def ending(message: Message, report: Mapping[str, Any]) -> str:
+    """How a message ended, in a few words; empty if it is complete. The report's own line says more: it follows, or stands
+    in the place of words that say the same."""
+    line = report.get("line")
+    line = sanitize(line) if isinstance(line, str) else ""
+    words = "" if line and message.state in ("length", "context") else _ENDINGS.get(message.state, "")
+    return " · ".join(part for part in (words, line) if part)
 
 
-def speed(report: dict[str, Any] | None) -> str:
+def speed(report: Mapping[str, Any]) -> str:
     """A finished reply's numbers on one line; empty where there are none."""
-    pace = (report or {}).get("pace")
+    pace = report.get("pace")
     if not isinstance(pace, dict) or not (tokens := pace.get("tokens")):
         return ""
     parts = [f"{tokens:,} tokens"]
@@ -95,7 +99,6 @@ class MessageView(Vertical):
         self._marker: Static | None = None
         self._head = Static(self._head_content(), classes="message-head", markup=False)
         self._foot = Static("", classes="message-foot", markup=False)
-        self._line = ""
         self._unfolded = False
         self.reply: Reply | None = None
         """Of an assistant's message."""
@@ -126,10 +129,9 @@ class MessageView(Vertical):
         if self.reply is not None:
             self.reply.grow(text, spans)
 
-    def finish(self, message: Message, line: str | None = None) -> None:
-        """The message is complete; `line` says more about its end."""
-        message = printable(message)
-        self.message, self._line = message, line or ""
+    def finish(self, message: Message) -> None:
+        """The message is complete."""
+        self.message = message = printable(message)
         if self.reply is not None:
             self.reply.finish(message.text, message.origins)
         self._head.update(self._head_content(), layout=False)
@@ -201,11 +203,10 @@ class MessageView(Vertical):
         if self._text is not None and len(self.message.text) > FOLDED:
             hidden = len(self.message.text) - FOLDED
             parts.append("Enter folds this text" if self._unfolded else f"… {hidden:,} more characters; Enter shows them")
-        if end := ending(self.message):
+        report = self.message.report or {}
+        if end := ending(self.message, report):
             parts.append(f"■ {end}")
-        if self._line:
-            parts.append(self._line)
-        if self.reply is not None and self.message.state != "streaming" and (numbers := speed(self.message.report)):
+        if self.reply is not None and self.message.state != "streaming" and (numbers := speed(report)):
             parts.append(numbers)
         if self.reply is not None and self.reply.coloured:
             parts.append(LEGEND)

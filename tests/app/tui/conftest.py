@@ -103,12 +103,12 @@ def run_app(paths: Paths, store: ChatStore, monkeypatch: pytest.MonkeyPatch) -> 
 
     @asynccontextmanager
     async def run(
-        *, model: Path | None = None, draft: Path | None = None, chat: int | None = None, size: tuple[int, int] = SIZE,
+        *, model: Path | None = None, draft: Path | None = None, chat: int | None = None, size: tuple[int, int] = SIZE, ctx: int = 2048,
         settings: ChatSettings = GREEDY, **more: object,
     ) -> AsyncIterator[Running]:
         from app.tui.app import PacelineApp, Start
 
-        choices = LoadChoices(target=str(model or paths.models / "none.gguf"), draft=str(draft or "none"), ctx=2048, threads=1)
+        choices = LoadChoices(target=str(model or paths.models / "none.gguf"), draft=str(draft or "none"), ctx=ctx, threads=1)
         wanted = Settings(chat=settings, **{"auto_title": False, **more})
         app = PacelineApp(Start(paths, wanted, store, choices))
         if chat is not None:
@@ -119,7 +119,7 @@ def run_app(paths: Paths, store: ChatStore, monkeypatch: pytest.MonkeyPatch) -> 
                 if model is not None:
                     await running.ready()
                 else:  # until it is plain that there is none
-                    await running.until(lambda: "F5" in running.screen.activity.text)
+                    await running.until(lambda: "F5 loads" in running.screen.activity.text)
                 yield running
         finally:
             app.close()

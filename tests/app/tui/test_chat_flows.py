@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.settings import ChatSettings
-from tests.app.tui.conftest import RunApp
+from app.store import ChatStore
+from tests.app.tui.conftest import RunApp, fill
 
 LONG = ChatSettings(temperature=0.0, max_tokens=2000)
 
@@ -106,7 +107,7 @@ async def test_the_engine_dies_and_comes_back_by_one_key(run_app: RunApp, target
         await running.until(lambda: (view := running.transcript.view(reply)) and view.reply and view.reply.text)
         os.kill(running.app.host._process.pid, signal.SIGKILL)  # type: ignore[union-attr,arg-type]
         await running.until(lambda: running.app.host.state == "lost")
-        await running.until(lambda: "F5" in running.screen.activity.text)
+        await running.until(lambda: "F5 loads" in running.screen.activity.text)
         assert running.store.message(reply).state == "interrupted"
         assert running.store.message(reply).text
         await running.pilot.press("f5")
@@ -134,15 +135,15 @@ async def test_origins_are_told_apart_with_and_without_colour(run_app: RunApp, t
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 async def test_a_failed_load_is_one_line_and_the_chat_can_still_be_read(run_app: RunApp, size: tuple[int, int]) -> None:
     async with run_app(size=size) as running:
-        await running.until(lambda: "F5" in running.screen.activity.text)
+        await running.until(lambda: "F5 loads" in running.screen.activity.text)
         assert "none.gguf" in running.screen.activity.text
 
 
 async def test_without_a_model_a_message_is_kept_and_answered_once_there_is_one(run_app: RunApp, target: Path) -> None:
     async with run_app() as running:
-        await running.until(lambda: "F5" in running.screen.activity.text)
+        await running.until(lambda: "F5 loads" in running.screen.activity.text)
         await running.ask("is anybody there?")
-        await running.until(lambda: "F5" in running.screen.activity.text)
+        await running.until(lambda: "F5 loads" in running.screen.activity.text)
         assert running.store.search("anybody")
         assert [m.role for m in running.path] == ["user", "assistant"]
         assert running.path[1].state == "failed"
@@ -151,3 +152,47 @@ async def test_without_a_model_a_message_is_kept_and_answered_once_there_is_one(
         await running.ready()
         await running.pilot.press("ctrl+r")
         await running.until(lambda: not running.session.replying and running.path[1].text)
+
+
+@pytest.mark.parametrize(("wanted", "state"), [("drop", "length"), ("stop", "context")])
+async def test_a_full_context_is_told_as_it_was_chosen(
+    run_app: RunApp, store: ChatStore, target: Path, wanted: str, state: str
+) -> None:
+    long = ChatSettings(temperature=0.0, max_tokens=300)
+    async with run_app(model=target, settings=long, on_context_full=wanted, ctx=512) as running:
+        await running.ask("first " + "word " * 20)
+        await running.ask("second")
+        reply = running.path[-1]
+        assert reply.state == state
+        if wanted == "stop":
+            assert "takes" in running.shown(reply.id) or "context is full" in running.shown(reply.id)
+            assert "F10" in running.screen.activity.text
+            return
+        assert "F10" in running.screen.activity.text
+        marked = running.screen.query_one(".message-marker").parent
+        assert marked is running.transcript.view(running.path[2].id)
+        running.session.open(reply.chat_id)
+        await running.screen.show_chat()  # and again when the chat is opened later
+        marked = running.screen.query_one(".message-marker").parent
+        assert marked is running.transcript.view(running.path[2].id)
+
+
+async def test_a_full_context_is_summarised_where_that_was_chosen(run_app: RunApp, store: ChatStore, target: Path) -> None:
+    long = ChatSettings(temperature=0.0, max_tokens=300)
+    async with run_app(model=target, settings=long, on_context_full="summarise") as running:
+        for number in range(5):
+            await running.ask(f"{number} " + "word " * 60)
+        [summary] = [m for m in running.path if m.kind == "summary"]
+        assert "Summary of everything above" in running.shown(summary.id)
+        assert running.path[-2].text.startswith("4 ")
+        assert running.transcript.view(running.path[-1].id).text == running.path[-1].text  # type: ignore[union-attr]
+
+
+async def test_why_a_reply_ended_is_still_said_when_the_chat_is_opened_again(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 2)
+    reply = store.path(chat)[-1]
+    store.finish_reply(reply.id, "half", (), "length", {"line": "the reply was cut at 7 tokens"})
+    async with run_app(chat=chat) as running:
+        shown = running.shown(reply.id)
+        assert "cut at 7 tokens" in shown
+        assert "longest reply allowed" not in shown

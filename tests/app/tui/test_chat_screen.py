@@ -129,7 +129,7 @@ async def test_a_chat_deleted_in_another_window_is_one_line(run_app: RunApp, sto
 async def test_everything_has_its_place_at_any_size(run_app: RunApp, store: ChatStore, size: tuple[int, int]) -> None:
     chat = fill(store, 30, lambda i: f"你好世界 👨‍👩‍👧 שלום {i} " + "wide 漢字 words " * 12)
     async with run_app(chat=chat, size=size) as running:
-        await running.until(lambda: "F5" in running.screen.activity.text)
+        await running.until(lambda: "F5 loads" in running.screen.activity.text)
         await running.pilot.pause()
         width, height = size
         pace, prompt, transcript = (running.screen.query_one(name).region for name in ("#pace", "#prompt", "#transcript"))

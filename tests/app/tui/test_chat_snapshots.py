@@ -61,7 +61,7 @@ def app_with_a_chat(folder: Path, theme: str) -> PacelineApp:
 async def settle(pilot: Pilot[Any]) -> None:
     """As with a model: what the load that fails says holds the folder's name."""
     screen = pilot.app.chat_screen  # type: ignore[attr-defined]
-    while "F5" not in screen.activity.text:
+    while "F5 loads" not in screen.activity.text:
         await pilot.pause(0.02)
     await screen.hear(ModelReady("qwen-1.5b-q4", "qwen-0.5b-q4", 4096, (), 1.0, "CPU"))
     for area in screen.query(TextArea):

@@ -18,7 +18,7 @@ def top(transcript: Transcript) -> tuple[int, int]:
 
 async def settled(running: Running) -> None:
     """Wait until the window has grown as far as it wants to, and the load that fails has taken its line."""
-    await running.until(lambda: "F5" in running.screen.activity.text)
+    await running.until(lambda: "F5 loads" in running.screen.activity.text)
     for _ in range(6):
         await running.pilot.pause(0.02)
 
