@@ -33,11 +33,13 @@ from engine.stopping import Table, stopping_values, value
 
 MARGIN = 0.05
 """Tokens a draft must promise beyond break-even: half the noise of one decode on a busy 2-core machine."""
+MODEL_MARGIN = 0.12
+"""The same for the draft model, round after round: where v(1) is known to 3 %, less than that is not known to be a gain."""
 MODEL_LIMIT = 16
 """Longest block the draft model is asked for."""
 PROBE_FIRST, PROBE_LAST, PROBE_SHARE = 4, 512, 0.01
-REMEASURE_PLAIN = 64
-"""Rounds after which v(1) is measured again if drafting never stops."""
+REMEASURE_PLAIN, REMEASURE_CLOSE, CLOSE = 64, 16, 1.25
+"""Rounds after which v(1) is measured again if drafting never stops: sooner where it gains less than a quarter."""
 COPY_CEILING, MODEL_CEILING = 1.6, 3.0
 """lambda is at most this many plain rates, of all rounds and of those that did not copy: the rate of a stretch that was
 copied says little about what follows."""
@@ -125,14 +127,15 @@ class AdaptiveLength:
         self._refresh_curve(now)
         plain = 1 / float(self._curve[1])
         self._rate = max(plain, min(self._all.rate, COPY_CEILING * plain), min(self._uncopied.rate, MODEL_CEILING * plain))
-        if self._measure_plain or self._since_plain >= REMEASURE_PLAIN:
+        due = REMEASURE_CLOSE if self._all.rate < CLOSE * plain else REMEASURE_PLAIN
+        if self._measure_plain or self._since_plain >= due:
             self._measure_plain = False
             return Plan("target", 0, "measuring plain decoding again")
         n_copy, copy_gain = self._best_copy(now) if self.use_ngram and now.match_length else (0, 0.0)
         n_model, model_gain = self._best_model(now) if self.use_model and now.draft_lag is not None else (0, 0.0)
-        if max(copy_gain, model_gain) <= MARGIN:
+        if copy_gain <= MARGIN and model_gain <= MODEL_MARGIN:
             return self._probe(now) or self._stay_plain(now)
-        if copy_gain >= model_gain:
+        if copy_gain >= model_gain or model_gain <= MODEL_MARGIN:
             self.state = f"copying up to {n_copy} tokens from earlier text after a match of {now.match_length}"
             return Plan("ngram", n_copy, self.state, float(self._curve[n_copy + 1]))
         if self.parked:
@@ -178,7 +181,8 @@ class AdaptiveLength:
             return 0, -1.0
         if self.acceptance.model_judged >= KNOWN_PAIR and pays > KNOWN_PAYS and self._reading < KNOWN_READING:
             self._free_reading, self._reading = self._reading, 0.0
-        allowed = np.flatnonzero(self.guard.may(self._worst, mean**n, self._evidence, self._reading)[:length])
+        survival = np.power(mean, n.astype(np.float64))
+        allowed = np.flatnonzero(self.guard.may(self._worst, survival, self._evidence, self._reading)[:length])
         if not len(allowed):
             return 0, -1.0
         return int(allowed[-1]) + 1, gain - self._rate * reading / max(1.0, rounds)
@@ -298,7 +302,9 @@ class AdaptiveLength:
             self.guard.settle(outcome.emitted, None)
             return
         plain = float(self._curve[1])
-        checking = min(seconds - drafting, 1.5 * float(self._curve[outcome.rows]))
+        checking = seconds - drafting
+        if abs(self.costs.target.streak) < 2:
+            checking = min(checking, 1.5 * float(self._curve[outcome.rows]))
         free = self._free_reading if self._plan.origin == "model" else 0.0
         self.guard.settle(outcome.emitted, outcome.emitted + free - (drafting + checking) / plain)
 
@@ -316,6 +322,7 @@ class AdaptiveLength:
         if abs(target.streak) == STREAK != abs(before):
             self._curve_age = 1 << 30
             self._measure_plain = outcome.rows > 1
+            self._all, self._uncopied = _RunningRate(), _RunningRate()
             self.guard.act(
                 f"a decode of {outcome.rows} {'row' if outcome.rows == 1 else 'rows'} takes "
                 f"{outcome.target_seconds / expected:.1f} x what was measured: costs are learned anew"

@@ -6,7 +6,8 @@ every row count keeps its own figure, per bucket of context length, and unmeasur
 neighbours. Figures move slowly: one reading on a busy machine decides nothing. The 1-row figure is the machine's
 pulse: most of what it moves by moves all figures of its bucket, so that a machine that slows down as a whole does
 not make the figures of rarer row counts look good. Readings that are off to the same side one after another are no noise:
-from the second on each moves the figures further, so that a machine that throttles is known after four or five.
+from the second on each moves its figure further and takes those of other blocks along, so that a machine that throttles,
+or cores that another program has taken, are known after four or five.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ CONTEXT_EDGES = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 """Bucket b holds context lengths below CONTEXT_EDGES[b]; the last bucket is open."""
 OWN_RATE, PULSE_OWN, PULSE_COMMON = 0.2, 0.05, 0.15
 """How far one reading moves its own figure; how far a 1-row reading moves its own and all of its bucket (in log space)."""
-CLIP = math.log(1.3)
-"""A reading counts as at most 30 % off, so that one stall cannot overturn a decision."""
+CLIP = math.log(1.12)
+"""A reading counts as at most 12 % off, unless it is one of a streak: one stall, and plain decoding would look slow for as
+long as drafting goes on."""
 
 DRIFT = math.log(1.15)
 """A reading within 15 % of what was expected is noise."""
@@ -56,10 +58,11 @@ class RowCosts:
         side = (error > DRIFT) - (error < -DRIFT)
         self.streak = self.streak + side if side * self.streak > 0 else side
         further = min(max(abs(self.streak), 1), STREAK_MOST)
-        error = max(-CLIP * further, min(CLIP * further, error)) * further
+        most = CLIP * further * further
+        error = max(-most, min(most, error)) * further
         figures[rows] = expected * math.exp(error * (PULSE_OWN if rows == 1 else OWN_RATE))
-        if rows == 1:
-            for n in figures:
+        for n in figures:
+            if rows == 1 or (abs(self.streak) > 1 and n not in (1, rows)):
                 figures[n] *= math.exp(error * PULSE_COMMON)
 
     def seconds(self, rows: int, context: int) -> float:

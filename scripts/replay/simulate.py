@@ -8,8 +8,8 @@ engine's block verification keeps a few more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -92,6 +92,15 @@ def noise_draft(trace: ReplyTrace, rng: np.random.Generator, sure: bool, start: 
     )
 
 
+def joined(traces: Sequence[ReplyTrace]) -> ReplyTrace:
+    """One reply made of several, as if the first had gone on with the others' texts."""
+    first = traces[0]
+    return replace(
+        first, ended=traces[-1].ended, **{name: np.concatenate([getattr(t, name) for t in traces]) for name in ("tokens", "ease", "top", "drafted")},
+        **{name: tuple(piece for t in traces for piece in getattr(t, name)) for name in ("p", "q", "branch")},
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LookupView:
     """The n-gram lookup at every place: match length (0: none), how many of its tokens the reply goes on with, and the
@@ -149,14 +158,16 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """From token `start` until `end` all decodes take `factor` times as long."""
+    """From token `start` until `end` decodes take `factor` times as long: all of them, or only the target's of more than
+    one row."""
 
     start: int
     factor: float
     end: int = 1 << 30
+    blocks_only: bool = False
 
-    def at(self, token: int) -> float:
-        return self.factor if self.start <= token < self.end else 1.0
+    def at(self, token: int, rows: int = 1) -> float:
+        return self.factor if self.start <= token < self.end and (rows > 1 or not self.blocks_only) else 1.0
 
 
 NO_FAULT = Fault(0, 1.0)
@@ -215,7 +226,7 @@ def replay(
             rows = length + 1
             score.drafted += len(proposed)
             score.kept += accepted
-        cost = machine.verify(rows, context) * slow
+        cost = machine.verify(rows, context) * fault.at(i, rows)
         ease = None
         if policy.wants_ease:
             ease = float(trace.ease[i])

@@ -108,3 +108,34 @@ def test_damaged_figures_are_refused_or_left_out() -> None:
         model.load_json(odd)
         assert 0 < float(model.ngram_survival(4, 1)[0]) < 1
         assert 0 < model.model_mean < 1
+
+
+@pytest.mark.parametrize("mean", [0.1, 0.4, 0.7, 0.9, 0.98])
+def test_the_next_candidates_chance_is_spread_around_the_mean(mean: float) -> None:
+    model = AcceptanceModel()
+    model.model_mean = mean
+    chances, weights = model.next_model()
+    assert weights.sum() == pytest.approx(1.0)
+    assert np.all((chances > 0) & (chances < 1))
+    assert float(weights @ chances) == pytest.approx(mean, abs=0.03)
+
+
+def test_candidates_left_unchecked_count_for_what_their_confidence_says() -> None:
+    """Or a draft that is never worth checking would be asked for ever."""
+    model = AcceptanceModel()
+    for _ in range(60):
+        model.left_out(0.02)
+    assert model.model_mean < 0.35
+
+
+def test_evidence_about_a_draft_fades_with_every_reply_and_what_was_judged_is_remembered() -> None:
+    model = AcceptanceModel()
+    for _ in range(40):
+        model.observe_model(0.9, 1.0)
+        model.observe_ngram(4, 1.0)
+    assert model.model_evidence == model.ngram_evidence == 40
+    model.begin()
+    assert (model.model_evidence, model.ngram_evidence, model.model_judged) == (20, 0, 40)
+    again = AcceptanceModel()
+    again.load_json(json.loads(json.dumps(model.to_json())))
+    assert again.model_judged == 40

@@ -11,7 +11,7 @@ import pytest
 
 from engine import Engine, LoadConfig, RoundDone, SamplingParams
 from engine.drafters.model import ModelDrafter
-from engine.guard import OVERDRAFT, SHARE, STAKE, WON_MOST
+from engine.guard import MOST, MOST_SHARE, WON_MOST
 from tests.engine.helpers import costs, question
 
 CLEAR = "Tell me about 21"
@@ -55,7 +55,7 @@ def test_a_draft_that_turns_into_noise_is_parked_and_the_text_stays(pair: Engine
     # A round of n candidates takes (30 + 2.5 n) ms here, a plain token 30.5.
     lost = sum(n * 2.5 / 30.5 for n in drafted)
     assert 0 < sum(drafted) < sum(len(event.round.candidates) for event in before) / 2
-    assert lost < max(STAKE, SHARE * 240) + OVERDRAFT + WON_MOST
+    assert lost < max(MOST, MOST_SHARE * 240) + WON_MOST
     assert any(event.action and "refused" in event.action for event in after)
     assert sum(n > 0 for n in drafted[-40:]) <= 12, "and it stays parked but for small change"
 

@@ -108,3 +108,19 @@ def test_a_copy_is_its_own() -> None:
     copy = model.copy()
     copy.target.set(1, 0, 0.5)
     assert model.verify(1, 0) == 0.03
+
+
+def test_a_streak_is_learned_in_a_few_readings_and_takes_the_other_blocks_along() -> None:
+    """Another program takes a core: blocks of every length cost twice as much, one row does not."""
+    costs = curve()
+    for _ in range(6):
+        costs.observe(4, 0, 2 * JAGGED[4])
+    assert costs.seconds(4, 0) == pytest.approx(2 * JAGGED[4], rel=0.1)
+    assert costs.seconds(16, 0) > 1.5 * JAGGED[16]
+    assert costs.seconds(1, 0) == JAGGED[1]
+
+
+def test_one_stall_does_not_make_plain_decoding_look_slow() -> None:
+    costs = curve()
+    costs.observe(1, 0, 30 * JAGGED[1])
+    assert costs.seconds(1, 0) < 1.03 * JAGGED[1]

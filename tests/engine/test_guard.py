@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.guard import OVERDRAFT, SHARE, STAKE, WON_MOST, Guard
+from engine.guard import MOST, MOST_SHARE, SHARE, STAKE, WON_MOST, Guard
 
 
 def started() -> Guard:
@@ -25,7 +25,8 @@ def test_a_long_reply_may_lose_more_and_never_the_last_share() -> None:
     assert guard.balance == STAKE
     guard.settle(1000, None)
     assert guard.balance == pytest.approx(1000 * SHARE)
-    assert STAKE < 0.03 * 200 and SHARE < 0.03
+    assert STAKE < MOST < 0.03 * 200
+    assert SHARE < MOST_SHARE < 0.03
 
 
 def test_what_was_won_may_be_lost_again_but_not_all_of_it() -> None:
@@ -41,17 +42,17 @@ def test_a_dear_block_needs_good_odds_and_evidence_for_them() -> None:
     assert block(5.0, 0.995, 60, guard)
     assert not block(5.0, 0.995, 0, guard), "nobody has seen it yet"
     assert not block(5.0, 0.8, 60, guard)
-    assert not block(STAKE + OVERDRAFT, 0.999, 60, guard)
+    assert not block(MOST + 0.1, 0.9999, 1000, guard)
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.3, 0.9, 1.0])
-def test_no_sequence_of_bad_luck_loses_more_than_the_stake_and_the_overdraft(chance: float) -> None:
+def test_no_sequence_of_bad_luck_loses_more_than_the_most(chance: float) -> None:
     """Whatever the chances were thought to be: every block that may be risked is lost whole."""
     guard, worst = started(), np.linspace(0.3, 12, 40)
     for _ in range(300):
         allowed = np.flatnonzero(guard.may(worst, chance ** np.arange(1, 41), 1000.0))
         guard.settle(1, -float(worst[allowed[-1]]) if len(allowed) else None)
-        assert -guard.ahead <= max(STAKE, SHARE * guard.written) + OVERDRAFT
+        assert -guard.ahead <= max(MOST, MOST_SHARE * guard.written)
     assert guard.written == 300
 
 
