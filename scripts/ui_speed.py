@@ -220,7 +220,7 @@ def cost(run: Run) -> Result:
         with chat(home, *run.loading()) as terminal:
             until(terminal, b"4,096 context", 0)
             ask(terminal, QUESTION)
-            while not (home.paths.chat_store.exists() and (reply := last_reply(home)).state in ("length", "complete")):
+            while (reply := finished(home, turn + 1)) is None:
                 quiet_for(terminal, 0.5)
             terminal._write(KEYS["ctrl+q"].encode())
             terminal.ended()
@@ -235,8 +235,15 @@ def cost(run: Run) -> Result:
     }
 
 
-def last_reply(home: Home) -> Message:
-    return home.messages()[-1]
+def finished(home: Home, chats: int) -> Message | None:
+    """The reply of the last of so many chats, once it is complete."""
+    store = ChatStore.open(home.paths.chat_store)
+    try:
+        known = store.chats()
+        reply = store.path(known[0].id)[-1:] if len(known) == chats else []
+    finally:
+        store.close()
+    return reply[0] if reply and reply[0].state in ("length", "complete") else None
 
 
 def long(run: Run) -> Result:
