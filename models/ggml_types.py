@@ -19,10 +19,6 @@ class GgmlType:
         """Bytes of a row; `elements` must be a multiple of the block."""
         return elements // self.block_elements * self.block_bytes
 
-    @property
-    def bytes_per_element(self) -> float:
-        return self.block_bytes / self.block_elements
-
 
 GGML_TYPES: dict[int, GgmlType] = {
     number: GgmlType(name, block_elements, block_bytes)
