@@ -35,6 +35,13 @@ COMMANDS = {
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are looked up, so that `--version` stays instant."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            raise click.UsageError(f"there is no {name} before a command; the chat takes its options as in: paceline chat {name} ...", ctx) from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

@@ -145,3 +145,8 @@ def failing_command(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> No
         raise error
 
     monkeypatch.setattr("app.commands.models.models", fail)
+
+
+def test_an_option_before_the_command_is_answered_with_where_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--target", "x.gguf"]) == 2
+    assert "paceline chat --target" in capsys.readouterr().err

@@ -162,8 +162,9 @@ class ChatScreen(ChatDialogs):
         selected = message is not None and message.role == "assistant"
         of = message if selected else next((m for m in reversed(self.session.path) if m.role == "assistant"), None)
         snapshot = PaceSnapshot.from_report(of.report) if of is not None else None
-        self._pace.show(snapshot, heading="Pace of the selected reply" if selected else "Pace", live=False)
+        self._pace.show(snapshot, heading="This reply" if selected else "Pace", live=False)
         self.set_class(snapshot is None, "-no-pace")
+        self.status.pace = f"{snapshot.reply_tokens_per_second:.1f} tokens/s" if snapshot is not None else ""
 
     def update_hints(self) -> None:
         """The keys that matter now, on the status line: the user's own."""

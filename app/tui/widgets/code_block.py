@@ -49,6 +49,14 @@ def highlighted(code: str, language: str) -> Content:
     return highlight(code, language=language or "text", theme=CodeTheme)
 
 
+class _Head(Static):
+    """The line above the code. An action in its text is looked for here."""
+
+    def action_copy(self) -> None:
+        assert isinstance(self.parent, CodeBlock)
+        self.parent.action_copy()
+
+
 class CodeBlock(Vertical):
     """Shows one Code block."""
 
@@ -74,7 +82,7 @@ class CodeBlock(Vertical):
         self._pieces = [self._piece(content) for content in self._contents(0)]
 
     def compose(self) -> ComposeResult:
-        yield Static(self._head(), classes="code-head")
+        yield _Head(self._head(), classes="code-head", markup=False)
         yield from self._pieces
 
     @property

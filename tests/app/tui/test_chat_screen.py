@@ -153,3 +153,31 @@ async def test_settings_of_the_program_are_kept(run_app: RunApp, store: ChatStor
         running.app.screen.action_save()  # type: ignore[attr-defined]
         await running.pilot.pause()
         assert (running.app.paths.config / "settings.toml").exists()
+
+
+async def test_the_mouse_copies_code_opens_thinking_and_selects(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 2, lambda i: "a question" if i == 0 else f"<think>hm</think>{CODE}")
+    async with run_app(chat=chat, size=(100, 40)) as running:
+        await running.pilot.pause()
+        await running.pilot.click(".code-head", offset=(len("python  c"), 0))
+        assert await copied(running) == "first = 1"
+        await running.pilot.click("Thinking _Head")
+        assert running.screen.query_one("Thinking PlainText").display
+        await running.pilot.click("MessageView.-user")
+        await running.until(lambda: running.transcript.cursor == running.path[0].id)
+
+
+async def test_a_selected_reply_shows_its_own_numbers(run_app: RunApp, store: ChatStore) -> None:
+    from app.chat.pace import PaceSnapshot
+
+    chat = fill(store, 4)
+    for message, rate in zip(store.path(chat)[1::2], (12.5, 30.0), strict=True):
+        pace = {**PaceSnapshot().as_json(), "tokens": 5, "reply_tokens_per_second": rate}
+        store.finish_reply(message.id, "text", (), "complete", {"pace": pace})
+    async with run_app(chat=chat, size=(120, 40)) as running:
+        panel = running.screen._pace
+        assert panel.snapshot is not None
+        assert (panel.heading, panel.snapshot.reply_tokens_per_second) == ("Pace", 30.0)
+        await running.pilot.press("escape", "up", "up")
+        await running.until(lambda: panel.heading == "This reply")
+        assert panel.snapshot.reply_tokens_per_second == 12.5
