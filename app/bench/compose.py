@@ -83,6 +83,8 @@ def bench_run(
     made_with = manifest(prepared.models(configs), prompts, settings)
     if before is not None and (changed := differences(before.manifest, made_with, SAME_ON_RESUME)):
         raise AppError(f"cannot go on, as this is not what was measured before: {'; '.join(changed)}")
+    if before is not None and before.configs != configs:
+        raise AppError("cannot go on: the configurations in the file are not those of its options; it was edited")
     plan = Run(
         prompts, configs, prepared.engines, request, options.repeat, options.precision, options.budget, options.seed
     )

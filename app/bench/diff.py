@@ -3,7 +3,8 @@
 The runs did not take turns, so a machine that was slower on one of the days changes every speed. Each configuration is
 therefore compared twice: its tokens/s, and how many times its baseline's those are (both measured in the same run, moments
 apart), which the day does not change. Repeats are paired in their order; the interval is that of app/bench/statistics.py
-over prompts and repeats. A change counts when that interval leaves out 1.
+over prompts and repeats. A change counts when that interval leaves out 1. There are many comparisons, so the intervals are
+wide enough for all of them together: two runs of the same thing give a false alarm in one of twenty, at most.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ MUST_AGREE = (
 """Where these differ the two say nothing about what was changed in between."""
 MAY_DIFFER = ("versions", "build", "models", "settings.loading", "settings.options.seed", "settings.options.rule")
 """Likely what was changed: told, not objected to."""
+FAMILY_RISK = 0.05
+"""Of one false alarm or more among all comparisons of two results."""
+Measure = Literal["tokens/s", "x baseline"]
 Verdict = Literal["faster", "slower", "no difference", "unclear"]
 
 
@@ -35,8 +39,9 @@ class Change:
 
     category: str
     config: str
-    measure: Literal["tokens/s", "x baseline"]
+    measure: Measure
     ratio: Ratio
+    """Its intervals allow for the number of comparisons."""
     verdict: Verdict
     """`unclear`: a single prompt and repeat has no interval."""
 
@@ -57,16 +62,19 @@ def what_changed(a: Result, b: Result) -> list[str]:
 def changes(a: Result, b: Result) -> list[Change]:
     """Every configuration that both have, category by category."""
     groups_a, groups_b = by_category(a.rows), by_category(b.rows)
-    found = []
+    both = {config.name for config in b.configs}
+    compared: list[tuple[str, str, Measure, dict[tuple[str, int], list[float]]]] = []
     for category in [name for name in groups_a if name in groups_b]:
-        for config in (config for config in a.configs if config.name in {other.name for other in b.configs}):
-            rows_a, rows_b = groups_a[category], groups_b[category]
-            speed = ratio_of(paired(_of(rows_b, config.name), _of(rows_a, config.name)))
-            if speed.median is not None:
-                found.append(Change(category, config.name, "tokens/s", speed, verdict(speed)))
-            relative = ratio_of(_times_baseline(rows_a, rows_b, config))
-            if relative.median is not None:
-                found.append(Change(category, config.name, "x baseline", relative, verdict(relative)))
+        rows_a, rows_b = groups_a[category], groups_b[category]
+        for config in (config for config in a.configs if config.name in both):
+            compared.append((category, config.name, "tokens/s", paired(_of(rows_b, config.name), _of(rows_a, config.name))))
+            compared.append((category, config.name, "x baseline", _times_baseline(rows_a, rows_b, config)))
+    compared = [entry for entry in compared if any(entry[-1].values())]
+    level = 1 - FAMILY_RISK / max(1, len(compared))
+    found = []
+    for category, name, measure, ratios in compared:
+        ratio = ratio_of(ratios, level)
+        found.append(Change(category, name, measure, ratio, verdict(ratio)))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -86,8 +86,3 @@ def measured(
         peak_rss_bytes=finished.report["memory"]["peak_rss_bytes"],
         text_sha256=hashlib.sha256(finished.text.encode()).hexdigest(), **facts,
     )
-
-
-def from_json(row: Mapping[str, Any]) -> Measurement:
-    """A row as a result file has it. Raises KeyError when something is missing."""
-    return Measurement(**{field.name: row[field.name] for field in fields(Measurement)})

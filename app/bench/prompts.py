@@ -56,7 +56,7 @@ def load_prompts(path: Path, *, all_turns: bool = False, per_category: int | Non
     Raises AppError naming the line that is wrong.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # splitlines would also cut at U+2028 within a text
     except UnicodeDecodeError:
         raise AppError(f"{path} is not UTF-8 text") from None
     prompts: list[BenchPrompt] = []
@@ -80,7 +80,7 @@ def load_prompts(path: Path, *, all_turns: bool = False, per_category: int | Non
 def _parse(line: str, where: str, default_id: str, all_turns: bool) -> BenchPrompt:
     try:
         row: Any = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AppError(f"{where} is not JSON: {error}") from None
     turns = row.get("turns") if isinstance(row, dict) else None
     if not isinstance(turns, list) or not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from app.bench import at_once
 from app.bench.at_once import Throughput
-from app.bench.measurement import Measurement, from_json
+from app.bench.measurement import Measurement
 from app.bench.plan import Configuration
 from app.bench.require import Verdict
 from app.bench.runner import Skipped
@@ -62,30 +65,94 @@ class Result:
         }
 
 
+class _Machine(BaseModel):
+    cpu: str
+    cores: int | None
+    gpus: list[dict[str, Any]]
+
+
+class _Prompts(BaseModel):
+    count: int
+    sha256: str
+
+
+class _Model(BaseModel):
+    path: str
+
+
+class _Settings(BaseModel):
+    options: dict[str, Any]
+
+
+class _Manifest(BaseModel):
+    """What readers of a manifest rely on; it holds more."""
+
+    created: str
+    machine: _Machine
+    prompts: _Prompts
+    models: dict[str, _Model]
+    settings: _Settings
+
+
+class _Throughputs(BaseModel):
+    rows: list[Throughput]
+
+
+class _Document(BaseModel):
+    """A result file, as far as it is read again; the summaries in it are worked out anew."""
+
+    manifest: _Manifest
+    configurations: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    rows: list[Measurement]
+    skipped: list[Skipped]
+    at_once: _Throughputs | None
+    requirements: list[Verdict]
+    engines: list[dict[str, Any]]
+    ended: str | None
+
+
 def read_result(path: Path) -> Result:
-    """What was written. Raises AppError when the file is not a result of this program."""
+    """What was written. Raises AppError when the file is not a result of this program, or was edited to make no sense."""
     document = read_document(path, KIND, FORMAT)
     try:
-        return Result(
-            manifest=document["manifest"],
-            configs=tuple(_configuration(entry) for entry in document["configurations"]),
-            rows=[from_json(row) for row in document["rows"]],
-            skipped=[Skipped(**skip) for skip in document["skipped"]],
-            throughput=[Throughput(**row) for row in (document["at_once"] or {"rows": []})["rows"]],
-            verdicts=[Verdict(**verdict) for verdict in document["requirements"]],
-            engines=document["engines"],
-            ended=document["ended"] or "",
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise AppError(f"{path}: the result is damaged ({error})") from None
+        read = _Document.model_validate(document)
+        names = [field.name for field in fields(Configuration)]
+        configs = _CONFIGURATIONS.validate_python([{name: entry.get(name) for name in names} for entry in read.configurations])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise AppError(f"{path}: the result is damaged ({'.'.join(map(str, first['loc']))}: {first['msg'].lower()})") from None
+    _check(path, configs, read.rows)
+    return Result(
+        document["manifest"], configs, read.rows, read.skipped, read.at_once.rows if read.at_once else [], read.requirements,
+        read.engines, read.ended or "",
+    )
+
+
+_CONFIGURATIONS = TypeAdapter(tuple[Configuration, ...])
+
+
+def _check(path: Path, configs: Sequence[Configuration], rows: Sequence[Measurement]) -> None:
+    """What the parts must have to do with each other."""
+    names = {config.name for config in configs}
+    if len(names) < len(configs) or not {config.baseline or config.name for config in configs} <= names:
+        raise AppError(f"{path}: the result is damaged (configurations: one is there twice, or its baseline is missing)")
+    seen: set[tuple[str, object]] = set()
+    for place, row in enumerate(rows):
+        if row.config not in names:
+            raise AppError(f"{path}: the result is damaged (rows.{place}: there is no configuration {row.config!r})")
+        if row.tokens_per_second is not None and row.tokens_per_second <= 0:
+            raise AppError(f"{path}: the result is damaged (rows.{place}: a speed must be above 0)")
+        if (row.config, row.twin) in seen:
+            raise AppError(f"{path}: the result is damaged (rows.{place}: this reply is there twice)")
+        seen.add((row.config, row.twin))
 
 
 def read_document(path: Path, kind: str, form: int) -> dict[str, Any]:
-    """The JSON of a file that a command of `bench` wrote. Raises AppError when it is something else."""
+    """The JSON of a file that a command of `bench` wrote, all its numbers finite. Raises AppError for something else."""
     try:
-        document: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError):
-        raise AppError(f"{path} is not JSON") from None
+        document: Any = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused, parse_float=_finite, parse_int=_finite_int)
+    except (ValueError, RecursionError):
+        raise AppError(f"{path} is not JSON, or not all of it is there") from None
     found = document.get("kind") if isinstance(document, dict) else None
     if found != kind:
         raise AppError(f"{path} is not a result of `{kind}`" + (f" but of `{found}`" if found else ""))
@@ -94,10 +161,20 @@ def read_document(path: Path, kind: str, form: int) -> dict[str, Any]:
     return dict(document)
 
 
+def _refused(constant: str) -> float:
+    raise ValueError(f"{constant} is no number of JSON's")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refused(text)
+
+
+def _finite_int(text: str) -> int:
+    _finite(text)
+    return int(text)
+
+
 def categories_of(rows: Sequence[Measurement]) -> list[str]:
     """In order of appearance."""
     return list(dict.fromkeys(row.category for row in rows))
-
-
-def _configuration(entry: Mapping[str, Any]) -> Configuration:
-    return Configuration(entry["mode"], entry["target"], entry["draft"], entry["max_tokens"], entry["batch"], entry["varied"])

@@ -60,7 +60,7 @@ def execute(
 ) -> bool:
     """Run the plan and then the load behind a progress bar, save and show. `result` may hold what was measured before.
 
-    False if the result could not be saved, or a rule does not hold. Raises EngineError when an engine cannot be loaded;
+    False if nothing was measured, the result could not be saved, or a rule does not hold. Raises EngineError when an engine cannot be loaded;
     what was measured is saved and shown all the same.
     """
     saver = Saver(out, result.as_json)
@@ -74,7 +74,8 @@ def execute(
                 if isinstance(row, Skipped):
                     say(f"prompt {row.question_id} is skipped: {row.config}: {row.reason}")
                 shown.update(task, total=state.planned, completed=state.done, description=describe(state))
-                saver.now_and_then()
+                if state.rows:
+                    saver.now_and_then()
             result.engines = engine_facts(pool, plan)
             if load is not None and not interrupt.seen and state.ended != "stopped":
                 pool.close()
@@ -89,13 +90,18 @@ def execute(
     finally:
         result.engines = result.engines or engine_facts(pool, plan)
         result.verdicts = [verdict for rule in rules for verdict in judge(rule, result.rows, categories)]
-        saver.save()
+        measured = bool(result.rows or result.throughput)
+        if measured:  # or it would replace an earlier result by nothing
+            saver.save()
         show(result, greedy=plan.request.sampling.greedy)
         if pool.made_way:
             say(f"memory did not hold all engines at once: {pool.made_way} times one was unloaded for another")
         told = {"stopped": "stopped", "budget": "the time was up", "": "it broke off"}.get(result.ended)
-        if told:
+        if told and measured:
             say(f"{told}: {len(result.rows)} replies were measured" + (f"; they are in {out}" if out and saver.works else ""))
+    if not measured:
+        say("nothing was measured")
+        return False
     return saver.works and all(verdict.holds for verdict in result.verdicts)
 
 

@@ -10,14 +10,21 @@ stand beside it:
   repeats. More repeats narrow it, and a run repeats until it is narrow.
 
 A repeat is drawn as the prompt's own value and a deviation taken from all prompts of the category (in logarithms, widened by
-sqrt(n/(n-1)) because they are deviations from a mean of n), as two or three repeats of one prompt say little.
+sqrt(n/(n-1)) because they are deviations from a mean of n), as two or three repeats of one prompt say little. Few deviations
+tell little of how far others would go: they are widened once more, as Student's distribution is wider than the normal one.
+
+Simulated, with noise of 3 %, prompts that differ by 10 %, and a run that stops once it is precise enough: the noise interval
+holds the truth in 91 to 99 % of runs, the other in 95 to 97 % from five prompts on (in 90 % with three, 75 % with two: their
+median can be anywhere). Stopping by the width does not move the ratio, because the width does not know the ratio.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -26,7 +33,8 @@ from numpy.typing import NDArray
 from app.bench.measurement import Measurement
 
 ALL = "all"
-RESAMPLES = 2000
+RESAMPLES, MOST_RESAMPLES = 2000, 20_000
+"""For LEVEL, and for levels above it, whose quantiles lie far out."""
 LEVEL = 0.95
 SEED = 20_240_229
 TAIL = 0.10
@@ -58,15 +66,16 @@ class Ratio:
         return (self.noise_high - self.noise_low) / 2 / self.median
 
 
-def ratio_of(ratios: Mapping[tuple[str, int], Sequence[float]]) -> Ratio:
-    """The statistics of paired ratios, given by prompt (question_id, turn)."""
+def ratio_of(ratios: Mapping[tuple[str, int], Sequence[float]], level: float = LEVEL) -> Ratio:
+    """The statistics of paired ratios, given by prompt (question_id, turn). level: of both intervals."""
     logs = {prompt: np.log(np.asarray(values, dtype=np.float64)) for prompt, values in ratios.items() if len(values)}
     if not logs:
         return Ratio()
     centres = np.array([np.median(values) for values in logs.values()])
     worst = int(centres.argmin())
-    low, high = _interval(_resampled(logs, centres, prompts=True)) if len(logs) > 1 else (None, None)
-    noise = _interval(_resampled(logs, centres, prompts=False)) if any(len(v) > 1 for v in logs.values()) else (None, None)
+    several = any(len(values) > 1 for values in logs.values())
+    low, high = _interval(logs, centres, level, prompts=True) if len(logs) > 1 else (None, None)
+    noise = _interval(logs, centres, level, prompts=False) if several else (None, None)
     if low is None:
         low, high = noise
     return Ratio(
@@ -111,23 +120,42 @@ def quantile(values: Iterable[float | None], share: float) -> float | None:
     return float(np.quantile(known, share)) if known else None
 
 
-def _resampled(logs: Mapping[Any, NDArray[np.float64]], centres: NDArray[np.float64], *, prompts: bool) -> NDArray[np.float64]:
-    """(RESAMPLES,) logarithms of the category's ratio as other repeats, and with `prompts` other prompts, might give it."""
+def _interval(
+    logs: Mapping[Any, NDArray[np.float64]], centres: NDArray[np.float64], level: float, *, prompts: bool
+) -> tuple[float, float]:
+    """Between which factors the category's ratio lies as other repeats, and with `prompts` other prompts, might give it."""
     rng = np.random.default_rng(SEED)
-    counts = np.array([len(values) for values in logs.values()])
-    pool = np.concatenate([
+    deviations = [
         (values - centre) * np.sqrt(len(values) / (len(values) - 1))
         for values, centre in zip(logs.values(), centres, strict=True) if len(values) > 1
-    ] or [np.zeros(1)])
-    drawn = np.empty((RESAMPLES, len(centres)))
-    for column, (centre, count) in enumerate(zip(centres, counts, strict=True)):
-        drawn[:, column] = centre + np.median(rng.choice(pool, (RESAMPLES, count)), axis=1)
+    ]
+    freedom = sum(len(values) - 1 for values in deviations)
+    pool = np.concatenate(deviations) * wider_than_normal(freedom, level) if deviations else np.zeros(1)
+    drawn = np.empty((RESAMPLES if level <= LEVEL else MOST_RESAMPLES, len(centres)))
+    for column, (centre, values) in enumerate(zip(centres, logs.values(), strict=True)):
+        drawn[:, column] = centre + np.median(rng.choice(pool, (len(drawn), len(values))), axis=1)
     if prompts:
-        picks = rng.integers(len(centres), size=drawn.shape)
-        drawn = np.take_along_axis(drawn, picks, axis=1)
-    return np.asarray(np.median(drawn, axis=1))
-
-
-def _interval(logs: NDArray[np.float64]) -> tuple[float, float]:
-    low, high = np.exp(np.quantile(logs, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+        drawn = np.take_along_axis(drawn, rng.integers(len(centres), size=drawn.shape), axis=1)
+    low, high = np.exp(np.quantile(np.median(drawn, axis=1), [(1 - level) / 2, (1 + level) / 2]))
     return float(low), float(high)
+
+
+def wider_than_normal(freedom: int, level: float) -> float:
+    """How many times as wide an interval of this level is with so many degrees of freedom (at least 1) as with endlessly many."""
+    p = (1 + level) / 2
+    z = NormalDist().inv_cdf(p)
+    return student(freedom, p) / z
+
+
+def student(freedom: int, p: float) -> float:
+    """The quantile of Student's distribution at p above 1/2: exact for 1 and 2 degrees, beyond by its expansion around the
+    normal one (within 1 % at 0.975)."""
+    if freedom == 1:
+        return math.tan(math.pi * (p - 0.5))
+    if freedom == 2:
+        return (2 * p - 1) / math.sqrt(2 * p * (1 - p))
+    z, v = NormalDist().inv_cdf(p), float(freedom)
+    return (
+        z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+    )

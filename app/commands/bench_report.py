@@ -22,11 +22,14 @@ def report(result: Path, out: Path | None, png: Path | None, svg: Path | None) -
     from app.atomic import write_atomically
     from app.bench.report import page, plots
     from app.bench.result import read_result
+    from app.errors import AppError
     from app.terminal import write_out
 
     found = read_result(result)
-    figures = plots.all_of(found)
     out = out or result.with_suffix(".html")
+    if out.exists() and out.samefile(result):
+        raise AppError(f"{out} is the result itself; name the page with --out")
+    figures = plots.all_of(found)
     write_atomically(out, page.html(found, figures))
     write_out(f"{out}\n")
     for folder, kind in ((png, "png"), (svg, "svg")):
@@ -77,7 +80,7 @@ def diff(a: Path, b: Path, anyway: bool, everything: bool, as_json: bool) -> int
              interval(change.ratio.low, change.ratio.high, ".3f"), str(change.ratio.prompts), str(change.ratio.pairs))
             for change in shown
         ]
-        print_table(plain_table(("category", "configuration", "measure", "B is"), ("B / A", "95 %", "prompts", "replies"), rows))
+        print_table(plain_table(("category", "configuration", "measure", "B is"), ("B / A", "interval", "prompts", "replies"), rows))
     if not any(change.verdict in ("faster", "slower") for change in found):
         write_out(f"nothing got faster or slower beyond noise, in {len(found)} comparisons\n")
     return int(slower)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.bench.prompts import SUITES
+from app.errors import AppError
 from app.options import (
     MODES,
     READABLE_FILE,
@@ -119,6 +120,8 @@ def run(**params: Any) -> int:
         raise click.UsageError(f"--resume takes its options from {resume}; leave out --{other[0].replace('_', '-')}")
     before = read_result(resume)
     saved = options_from_json(before.manifest["settings"]["options"])
+    if set(saved) | {"out"} != set(params):
+        raise AppError(f"{resume}: the options in it are not those of `bench run`; measure again")
     return _run({**params, **saved, **{name: params[name] for name in given}, "out": resume}, before)
 
 
@@ -141,9 +144,15 @@ def options_from_json(saved: dict[str, Any]) -> dict[str, Any]:
 def _run(params: dict[str, Any], before: Result | None) -> int:
     saved = options_to_json(params)
     loading = loading_from(params)
+    from pydantic import TypeAdapter, ValidationError
+
     from app.bench.compose import RunOptions, bench_run
 
-    options = RunOptions(**{field.name: params.pop(field.name) for field in fields(RunOptions)})
+    try:
+        options = TypeAdapter(RunOptions).validate_python({field.name: params.pop(field.name) for field in fields(RunOptions)})
+    except ValidationError as error:  # of a result that was edited
+        first = error.errors(include_url=False)[0]
+        raise AppError(f"cannot go on with options that were edited ({'.'.join(map(str, first['loc']))}: {first['msg'].lower()})") from None
     if options.prompts is not None and options.suites:
         raise click.UsageError("give --suites or --prompts, not both")
     if options.out is not None and not os.access(options.out.resolve().parent, os.W_OK):

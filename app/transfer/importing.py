@@ -19,6 +19,9 @@ from app.transfer.values import ReadChat, TransferError
 
 LARGEST_BYTES = 2_000_000_000
 """Of JSON. A zip that claims more is refused unread."""
+DENSEST = 200
+"""Times that a member of a zip may be larger than packed; chats come to 10, a bomb to 1000."""
+_HARMLESS = 10_000_000
 _CONVERSATIONS = re.compile(r"(.*/)?conversations[^/]*\.json", re.IGNORECASE)
 _UNKNOWN = (
     "it is no export that is understood: Paceline's JSON, ChatGPT's conversations.json or .zip, LM Studio's .conversation.json"
@@ -125,6 +128,8 @@ def _parsed(content: bytes) -> Any:
         raise TransferError(f"it is no JSON (line {error.lineno}: {error.msg.lower()})") from None
     except RecursionError:
         raise TransferError("it is nested too deeply") from None
+    except ValueError:  # a number of thousands of digits
+        raise TransferError(_UNKNOWN) from None
 
 
 def _unzipped(content: bytes) -> list[bytes]:
@@ -137,6 +142,8 @@ def _unzipped(content: bytes) -> list[bytes]:
                 raise TransferError("there is no conversations.json in it")
             if sum(member.file_size for member in members) > LARGEST_BYTES:
                 raise TransferError("it is too large")
+            if any(member.file_size > DENSEST * max(member.compress_size, 1) and member.file_size > _HARMLESS for member in members):
+                raise TransferError("it is packed more densely than any export: unpack it yourself if you trust it")
             return [archive.read(member) for member in members]
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:  # RuntimeError: encrypted, or packed oddly
         raise TransferError(f"the archive is damaged or cannot be opened ({error})") from None

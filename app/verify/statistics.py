@@ -15,6 +15,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from app.bench.statistics import student
+
 LEAST_EXPECTED = 5.0
 """Outcomes expected fewer times are counted together."""
 SIMULATIONS = 100_000
@@ -127,7 +129,7 @@ def difference(ours: Sequence[tuple[float, int]], theirs: Sequence[tuple[float, 
         return None
     value = float(a[:, 0].sum() / a[:, 1].sum() - b[:, 0].sum() / b[:, 1].sum())
     shares = _linearised(a) - _linearised(b)
-    margin = _student(n - 1) * float(shares.std(ddof=1)) / math.sqrt(n)
+    margin = student(n - 1, 0.975) * float(shares.std(ddof=1)) / math.sqrt(n)
     return Interval(value, value - margin, value + margin)
 
 
@@ -136,12 +138,3 @@ def _linearised(replies: NDArray[np.float64]) -> NDArray[np.float64]:
     mean = replies[:, 0].sum() / replies[:, 1].sum()
     result: NDArray[np.float64] = (replies[:, 0] - mean * replies[:, 1]) / replies[:, 1].mean()
     return result
-
-
-def _student(degrees: int) -> float:
-    """The 97.5 % quantile of Student's distribution, by its expansion around the normal one (within 1 % from 3 degrees)."""
-    z, v = 1.959964, float(degrees)
-    return (
-        z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
-        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
-    )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,8 @@ def test_the_command_refuses_another_machine_unless_told(files: tuple[Path, Path
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [("{", "is not JSON"), ("[]", "is not a result of"), ('{"kind": "paceline bench five"}', "but of `paceline bench five`"),
-     ('{"kind": "paceline bench run", "format": 99}', "another version"), ('{"kind": "paceline bench run", "format": 1}', "damaged")],
+     ('{"kind": "paceline bench run", "format": 99}', "another version"), ('{"kind": "paceline bench run", "format": 1}', "damaged"),
+     ("[" * 100_000, "is not JSON"), ('{"kind": NaN}', "is not JSON"), ('{"kind": 1e999}', "is not JSON")],
 )
 def test_other_files_are_named_as_such(
     files: tuple[Path, Path, Path], text: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -123,3 +125,41 @@ def test_other_files_are_named_as_such(
     bad.write_text(text)
     assert main(["bench", "diff", str(files[0]), str(bad)]) == 1
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("edit", "complaint"),
+    [(lambda d: d["rows"][0].update(tokens_per_second="fast"), "rows.0.tokens_per_second"),
+     (lambda d: d["rows"][0].update(tokens_per_second=-1.0), "a speed must be above 0"),
+     (lambda d: d["rows"][0].update(itl_ms=None), "rows.0.itl_ms"), (lambda d: d["rows"][0].update(lengths=5), "rows.0.lengths"),
+     (lambda d: d["rows"][0].update(config="other"), "no configuration 'other'"), (lambda d: d["rows"].append(d["rows"][0]), "there twice"),
+     (lambda d: d["configurations"].pop(0), "its baseline is missing"), (lambda d: d.update(configurations=[]), "configurations"),
+     (lambda d: d["manifest"].pop("machine"), "manifest.machine"), (lambda d: d["manifest"].update(settings={}), "manifest.settings.options")],
+)
+def test_a_result_that_was_edited_to_make_no_sense_is_damaged(
+    files: tuple[Path, Path, Path], edit: Callable[[Any], None], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(files[0].read_text())
+    edit(document)
+    (tmp_path / "bad.json").write_text(json.dumps(document))
+    assert main(["bench", "report", str(tmp_path / "bad.json")]) == 1
+    said = capsys.readouterr().err
+    assert "the result is damaged (" in said
+    assert complaint in said
+    assert said.count("\n") == 1
+
+
+def test_many_comparisons_of_the_same_thing_find_nothing(row: MakeRow) -> None:
+    """Nine categories and two measures: intervals of 95 % each would see a change in most pairs of runs."""
+    alarms = 0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        both = [Result(MANIFEST, configurations(Variations()), ended="precise") for _ in range(2)]
+        for found in both:
+            for question in range(18):
+                for repeat in range(2):
+                    for config in ("plain", "auto"):
+                        speed = 30 * float(np.exp(0.03 * rng.standard_normal()))
+                        found.rows.append(row(config, speed, question_id=str(question), repeat=repeat, category=f"c{question % 9}"))
+        alarms += any(change.verdict in ("faster", "slower") for change in changes(*both))
+    assert alarms <= 1

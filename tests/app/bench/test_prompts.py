@@ -48,3 +48,9 @@ def test_a_wrong_line_is_named(tmp_path: Path, row: object, complaint: str) -> N
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AppError, match="holds no prompts"):
         load_prompts(write(tmp_path / "p.jsonl"))
+
+
+def test_a_text_may_hold_any_line_separator_but_the_file_s(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('\ufeff{"turns": ["one\u2028two\x85three"]}\r\n\r\n', encoding="utf-8", newline="")
+    assert [prompt.turns for prompt in load_prompts(path)] == [("one\u2028two\x85three",)]

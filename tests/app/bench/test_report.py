@@ -128,3 +128,11 @@ def test_the_command_writes_page_and_pictures(result: Result, tmp_path: Path, ca
 def test_a_run_does_not_load_matplotlib() -> None:
     code = "import sys, app.commands.bench, app.bench.compose; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_page_never_replaces_the_result(result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "run.html"
+    source.write_text(json.dumps(result.as_json()))
+    assert main(["bench", "report", str(source)]) == 1
+    assert "is the result itself" in capsys.readouterr().err
+    assert read_result(source).as_json() == json.loads(json.dumps(result.as_json()))

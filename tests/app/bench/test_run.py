@@ -113,8 +113,40 @@ def test_a_prompt_that_does_not_fit_is_skipped_once_and_told(
     assert "prompt long is skipped" in capsys.readouterr().err
 
 
+def test_a_run_that_measured_nothing_fails_and_leaves_an_earlier_result_alone(
+    command: list[str], prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts.write_text(json.dumps({"turns": ["word " * 400]}) + "\n")
+    (tmp_path / "out.json").write_text("an earlier result")
+    assert main([*command, "--repeat", "1", "--ctx", "256"]) == 1
+    assert "nothing was measured" in capsys.readouterr().err
+    assert (tmp_path / "out.json").read_text() == "an earlier result"
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [(None, "manifest.settings.options"), ({}, "the options in it"), ({"modes": ["plain", "ngram"]}, "cannot go on"),
+     ({"per_category": "many"}, "cannot go on")],
+)
+def test_a_run_whose_options_were_edited_does_not_go_on(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], options: dict[str, Any] | None, complaint: str
+) -> None:
+    assert main([*command, "--max-tokens", "4", "--repeat", "1"]) == 0
+    edited = result(tmp_path)
+    saved = edited["manifest"]["settings"]
+    saved["options"] = {**saved["options"], **options} if options else options
+    text = json.dumps(edited)
+    (tmp_path / "out.json").write_text(text)
+    capsys.readouterr()
+    assert main(["bench", "run", "--resume", str(tmp_path / "out.json")]) == 1
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert "internal error" not in said
+    assert (tmp_path / "out.json").read_text() == text
+
+
 def test_a_category_that_is_known_precisely_is_not_repeated(command: list[str], tmp_path: Path) -> None:
-    command[command.index("--precision") + 1] = "1000"
+    command[command.index("--precision") + 1] = "1e12"
     assert main([*command, "--max-tokens", "4", "--repeat", "50"]) == 0
     found = result(tmp_path)
     assert found["ended"] == "precise"

@@ -152,6 +152,8 @@ def test_the_zip_that_is_mailed_is_read() -> None:
         (b"\xff\xfe\x00nonsense", "no export that is understood|it is no JSON"),
         (b'{"hello": 1}', "no export that is understood"),
         (b"[" * 100_000, "nested too deeply"),
+        (b'[{"mapping": {}, "create_time": ' + b"9" * 5000 + b"}]", "no export that is understood"),
+        (zipped(**{"conversations.json": b" " * 20_000_000}), "packed more densely than any export"),
         (b'[{"mapping": {}}]', "there is no chat in it"),
     ],
 )

@@ -93,8 +93,3 @@ def test_few_pairs_have_no_interval_and_equal_ones_no_width() -> None:
     same = difference([(-10.0, 10)] * 4, [(-10.0, 10)] * 4)
     assert same is not None
     assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)
-
-
-@pytest.mark.parametrize("degrees", [3, 5, 7, 30, 1000])
-def test_student_s_quantile_is_scipy_s(degrees: int) -> None:
-    assert math.isclose(statistics._student(degrees), stats.t.ppf(0.975, degrees), rel_tol=0.01)
