@@ -174,7 +174,7 @@ def frame(run: Run) -> Result:
 
 
 def echo(run: Run) -> Result:
-    home = run.home("echo", f'[chat]\ntemperature = 0.0\nmax_tokens = 100000\nmode = "{run.mode}"\n')
+    home = run.home("echo", '[chat]\ntemperature = 0.0\nmax_tokens = 100000\n')
     draw, milliseconds = random.Random(0), []
     with chat(home, *run.loading()) as terminal:
         until(terminal, b"4,096 context", 0)
@@ -210,14 +210,15 @@ def quiet_for(terminal: Terminal, seconds: float) -> None:
 def cost(run: Run) -> Result:
     home = run.home("cost", f'[chat]\ntemperature = 0.0\nmax_tokens = {run.tokens}\nmode = "{run.mode}"\n')
     sampling = ["--temperature", "0", "--max-tokens", str(run.tokens), "--mode", run.mode, "--json"]
+    loading = run.loading(run.target if run.mode == "plain" else None)  # ask loads no draft then
     alone, in_chat = [], []
     for turn in range(run.count + 1):
         done = subprocess.run(
-            [sys.executable, "-m", "app", "ask", *run.loading(), *sampling, QUESTION], cwd=ROOT, env=environ(home), check=True,
+            [sys.executable, "-m", "app", "ask", *loading, *sampling, QUESTION], cwd=ROOT, env=environ(home), check=True,
             capture_output=True, text=True,
         )
         report = json.loads(done.stdout)
-        with chat(home, *run.loading()) as terminal:
+        with chat(home, *loading) as terminal:
             until(terminal, b"4,096 context", 0)
             ask(terminal, QUESTION)
             while (reply := finished(home, turn + 1)) is None:
@@ -313,7 +314,7 @@ def main() -> int:
     options.add_argument("--threads", type=int)
     options.add_argument("--count", type=int, default=7, help="runs of frame and cost; 20 keys of echo for each (default 7)")
     options.add_argument("--tokens", type=int, default=150, help="reply length of cost (default 150)")
-    options.add_argument("--mode", default="plain", help="of echo and cost; plain has the least noise (default)")
+    options.add_argument("--mode", default="plain", help="of cost; plain has the least noise (default)")
     options.add_argument("--only", default=",".join(MEASURED), help="comma-separated names")
     options.add_argument("--json", type=Path, help="write the figures there too")
     given = options.parse_args()
