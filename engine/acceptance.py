@@ -114,8 +114,6 @@ class AcceptanceModel:
         """Running mean of P(kept) over drafted model candidates: what the next one is worth before it is drawn."""
         self.model_evidence = 0.0
         """Judged model candidates of this pair, half forgotten with every reply; not kept on disk."""
-        self.model_judged = 0
-        """All that were ever judged, of this pair."""
         self.ngram_evidence = 0.0
         """Judged guesses of the lookup in this reply."""
 
@@ -139,7 +137,6 @@ class AcceptanceModel:
 
     def observe_model(self, confidence: float, kept: float) -> None:
         self.model_mean += MEAN_RATE * (kept - self.model_mean)
-        self.model_judged += 1
         self.model_evidence = min(self.model_evidence + 1, EVIDENCE_MOST)
         self.by_confidence.observe(confidence_bin(confidence), kept)
 
@@ -169,7 +166,6 @@ class AcceptanceModel:
         return {
             "by_match": self.by_match.to_json(), "by_confidence": self.by_confidence.to_json(),
             "by_ease": self.by_ease.to_json(), "model_mean": round(self.model_mean, 4),
-            "model_judged": self.model_judged,
         }
 
     def load_json(self, data: dict[str, Any]) -> None:
@@ -178,7 +174,6 @@ class AcceptanceModel:
         self.by_confidence.load_json(data["by_confidence"])
         self.by_ease.load_json(data["by_ease"])
         self.model_mean = min(max(float(data["model_mean"]), 0.05), 0.99)
-        self.model_judged = max(0, int(data.get("model_judged", 0)))
 
 
 def match_bin(match_length: NDArray[np.int_]) -> NDArray[np.intp]:

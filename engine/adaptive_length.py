@@ -48,9 +48,8 @@ EASE_SECONDS, EASE_SHARE = 0.00015, 0.002
 READING_PAYS, REPLY_LENGTH = 1.5, 64
 """The draft model reads what it has missed if that promises so many times its cost over as many tokens again as the
 reply has by now, or this many: nobody knows how long it will be."""
-KNOWN_PAIR, KNOWN_PAYS, KNOWN_READING = 64, 3.0, 8.0
-"""With a draft that so many candidates are known of, reading that promises so many times its cost and takes at most so
-many tokens' time does not count as a loss."""
+PLAIN_AT_LEAST = 0.985
+"""Wins are booked against a plain token this much faster than believed: v(1) is seldom measured while drafting goes on."""
 STREAK = 3
 """Decodes in a row that cost other than measured before plain decoding is measured again."""
 
@@ -78,7 +77,6 @@ class AdaptiveLength:
     _step: float = 0.0
     _worst: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     _reading: float = 0.0
-    _free_reading: float = 0.0
     _table: Table = field(default_factory=lambda: np.zeros((0, 0)))
     _table_key: tuple[float, float] = (0.0, 0.0)
     _table_age: int = 0
@@ -172,15 +170,12 @@ class AdaptiveLength:
             return 0, -1.0
         lag, mean = now.draft_lag or 0, self.acceptance.model_mean
         reading = self.costs.catch_up(lag, now.context) - self._step if lag > 2 else 0.0
-        self._worst, self._reading, self._free_reading = seconds / self._curve[1], reading / float(self._curve[1]), 0.0
+        self._worst, self._reading = seconds / self._curve[1], reading / float(self._curve[1])
         length = min(MODEL_LIMIT, now.limit)
         gain = value(self._stopping(), 0, 1.0)
         rounds = min(now.remaining, max(REPLY_LENGTH, self.guard.written)) / (1 + gain + mean)
-        pays = gain * rounds / max(self._rate * reading, 1e-9)
-        if pays < READING_PAYS:
+        if gain * rounds < READING_PAYS * self._rate * reading:
             return 0, -1.0
-        if self.acceptance.model_judged >= KNOWN_PAIR and pays > KNOWN_PAYS and self._reading < KNOWN_READING:
-            self._free_reading, self._reading = self._reading, 0.0
         survival = np.power(mean, n.astype(np.float64))
         allowed = np.flatnonzero(self.guard.may(self._worst, survival, self._evidence, self._reading)[:length])
         if not len(allowed):
@@ -305,8 +300,7 @@ class AdaptiveLength:
         checking = seconds - drafting
         if abs(self.costs.target.streak) < 2:
             checking = min(checking, 1.5 * float(self._curve[outcome.rows]))
-        free = self._free_reading if self._plan.origin == "model" else 0.0
-        self.guard.settle(outcome.emitted, outcome.emitted + free - (drafting + checking) / plain)
+        self.guard.settle(outcome.emitted, outcome.emitted - (drafting + checking) / (PLAIN_AT_LEAST * plain))
 
     def _watch(self, drafter: str, expected: float, kept: float) -> None:
         if self.guard.surprised(drafter, expected, kept):
