@@ -299,11 +299,11 @@ class EngineHost:
 
         self._unchecked = None
         desk = self._desk(task)
-        if self._process is None:
-            refuse_reply(job, desk, "no model is loaded")
-            return
         if task.stopped.is_set():
             refuse_reply(job, desk, None)
+            return
+        if self._process is None:
+            refuse_reply(job, desk, "no model is loaded")
             return
         self._state = "replying"
         try:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 PURGE_SECONDS = 20.0
 """After the start, and again while something goes on."""
+IN_MEMORY = "chats in memory only"
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -94,6 +95,8 @@ class PacelineApp(App[int]):
         for number in ENDING_SIGNALS:
             loop.add_signal_handler(number, self._end_by, number)
         await self.push_screen(self.chat_screen)
+        if not self.session.store.persistent:
+            self.chat_screen.status.store = IN_MEMORY
         for remark in self._remarks:
             self.notify(remark, severity="warning", markup=False, timeout=10)
         self.set_timer(PURGE_SECONDS, self._purge_when_idle)
@@ -186,5 +189,5 @@ class PacelineApp(App[int]):
         self.exit(128 + number)
 
     def _went_to_memory(self, why: str) -> None:
-        self.chat_screen.status.store = "chats in memory only"
+        self.chat_screen.status.store = IN_MEMORY
         self.notify(f"{why}. This session's chats are kept in memory only.", severity="error", timeout=20, markup=False)

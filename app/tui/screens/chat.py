@@ -164,7 +164,11 @@ class ChatScreen(ChatDialogs):
         snapshot = PaceSnapshot.from_report(of.report) if of is not None else None
         self._pace.show(snapshot, heading="This reply" if selected else "Pace", live=False)
         self.set_class(snapshot is None, "-no-pace")
-        self.status.pace = f"{snapshot.reply_tokens_per_second:.1f} tokens/s" if snapshot is not None else ""
+        self._show_speed(snapshot.reply_tokens_per_second if snapshot is not None else 0.0)
+
+    def _show_speed(self, rate: float) -> None:
+        """On the status line, unless the panel shows it."""
+        self.status.pace = f"{rate:.1f} tokens/s" if rate and not self._pace.display else ""
 
     def update_hints(self) -> None:
         """The keys that matter now, on the status line: the user's own."""
@@ -250,7 +254,7 @@ class ChatScreen(ChatDialogs):
 
     def _ready(self, event: ModelReady) -> None:
         self.activity.clear()
-        self.status.model = self._pair = pair_name(event.target_name, event.draft_name)
+        self.status.model = self._pair = sanitize(pair_name(event.target_name, event.draft_name))
         self.status.context = f"{event.context:,} context"
         self.prompt.context = event.context
         if event.notices:
@@ -265,7 +269,7 @@ class ChatScreen(ChatDialogs):
         self._pace.show(snapshot)
         self.remove_class("-no-pace")
         self.status.context = f"{snapshot.context_used:,}/{snapshot.context_size:,} context"
-        self.status.pace = f"{snapshot.tokens_per_second:.1f} tokens/s"
+        self._show_speed(snapshot.tokens_per_second)
 
     async def _ended(self, event: ReplyEnded) -> None:
         given_back = await self._replies.ended(event)
@@ -315,9 +319,7 @@ class ChatScreen(ChatDialogs):
 
     @refusable
     async def action_regenerate(self) -> None:
-        if not self.idle():
-            return
-        if not await self._replies.regenerate(self.transcript.cursor):
+        if self.idle() and not await self._replies.regenerate(self.transcript.cursor):
             self.tell("there is no message to reply to")
         self.update_hints()
 
@@ -334,6 +336,7 @@ class ChatScreen(ChatDialogs):
 
     def action_pace(self) -> None:
         self._pace.display = not self._pace.display
+        self.show_numbers(self.transcript.selected)
 
     def action_origins(self) -> None:
         self._coloured = not self._coloured
@@ -357,7 +360,6 @@ class ChatScreen(ChatDialogs):
         await self.transcript.follow()
 
     def action_copy(self) -> None:
-        """Copy the last reply."""
         self._actions.copy_last_reply()
 
     @refusable

@@ -36,7 +36,7 @@ _ENDINGS = {
 def ending(message: Message, report: Mapping[str, Any]) -> str:
     """How a message ended, in a few words; empty if it is complete. The report's own line says more: it follows, or stands
     in the place of words that say the same."""
-    line = report.get("line")
+    line = report.get("line") if message.state != "interrupted" else ""  # that is said above the prompt, with what to do
     line = sanitize(line) if isinstance(line, str) else ""
     words = "" if line and message.state in ("length", "context") else _ENDINGS.get(message.state, "")
     return " · ".join(part for part in (words, line) if part)

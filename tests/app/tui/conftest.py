@@ -59,7 +59,8 @@ class Running:
         """Type a message and send it; wait for the end of the reply."""
         self.screen.prompt.load(text)
         self.screen.prompt.focus()
-        await self.pilot.press("enter")
+        await self.pilot.pause()
+        self.app.simulate_key("enter")  # the pilot would wait until the screen is at rest: a reply can be over by then
         await self.until(lambda: self.session.path and any(m.text == text for m in self.session.path))
         if wait:
             await self.until(lambda: not self.session.replying)

@@ -12,7 +12,7 @@ from app.settings import ChatSettings
 from app.store import ChatStore
 from tests.app.tui.conftest import RunApp, fill
 
-LONG = ChatSettings(temperature=0.0, max_tokens=2000)
+LONG = ChatSettings(temperature=0.0, max_tokens=2000, mode="plain")
 
 
 async def test_a_reply_streams_and_is_stored_to_its_last_character(run_app: RunApp, target: Path, draft: Path) -> None:
@@ -26,6 +26,9 @@ async def test_a_reply_streams_and_is_stored_to_its_last_character(run_app: RunA
         assert view.reply is not None
         assert view.reply.text == reply.text == running.store.message(reply.id).text
         assert "[b]x[/b] [/b] [TODO] plan" in running.shown(prompt.id)
+        assert running.screen._pace.snapshot is not None
+        assert running.screen.status.pace == ""  # the panel shows it
+        await running.pilot.press("f9")
         assert "tokens" in running.screen.status.pace
 
 

@@ -11,7 +11,7 @@ from app.settings import ChatSettings
 from app.store import ChatStore
 from tests.app.tui.conftest import RunApp, Running, fill
 
-LONG = ChatSettings(temperature=0.0, max_tokens=1900)
+LONG = ChatSettings(temperature=0.0, max_tokens=1900, mode="plain")
 
 
 async def begin(running: Running) -> int:
