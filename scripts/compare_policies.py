@@ -6,7 +6,7 @@ A figure is the mean over replies of throughput divided by plain decoding's. Rul
 with a stall in 300 decodes, carry over from one reply to the next, and are scored by the true times. `best fixed` and
 `all-knowing` are oracles: the best of the lengths 0 to 16 for each reply, and one who knows every acceptance beforehand.
 Rules stand once with the draft model alone and once with a lookup before it (ours its own; others copy 15 tokens after a
-match of 8, the best single setting on these replies).
+match of 8).
 """
 
 from __future__ import annotations
