@@ -18,6 +18,7 @@ from app.errors import AppError
 from app.paths import Paths
 from app.store.errors import NotFound
 from app.tui.widgets.prompt import Prompt
+from app.tui.widgets.transcript import Transcript
 
 Result = TypeVar("Result")
 Method = TypeVar("Method", bound=Callable[..., Awaitable[None]])
@@ -43,6 +44,7 @@ class ChatDialogs(Screen[None]):
     host: EngineHost
     paths: Paths
     prompt: Prompt
+    transcript: Transcript
 
     async def show_chat(self) -> None:
         """Show the session's chat; see ChatScreen."""
@@ -80,14 +82,18 @@ class ChatDialogs(Screen[None]):
 
         self.keep_unsent()
         chat = self.session.chat
-        self.app.push_screen(HistoryScreen(self.session.store, chat.id if chat is not None else None, words), self._chosen)
+        chats = HistoryScreen(self.session.store, chat.id if chat is not None else None, words)
+        self.app.push_screen(chats, lambda chat_id: self._chosen(chat_id, chats.hit))
 
-    async def _chosen(self, chat_id: int | None) -> None:
-        """Back from the chat list, where the chat that is open may have been renamed or deleted."""
+    async def _chosen(self, chat_id: int | None, hit: int | None) -> None:
+        """Back from the chat list, where the chat that is open may have been renamed or deleted. `hit` is the message that
+        was found in the chosen one."""
         from app.tui.screens.history import NEW
 
         if chat_id is not None and chat_id != NEW:
             await self.open_chat(chat_id)
+            if hit is not None:
+                await self.transcript.go_to(hit)
             return
         try:
             if chat_id == NEW:

@@ -87,6 +87,8 @@ class HistoryScreen(ModalScreen[int | None]):
         self._limit = PAGE
         self._shown_for: str | None = None
         """What stood in the search field when the list was read."""
+        self.hit: int | None = None
+        """The message with the words that were looked for, in the chat that is opened."""
         self._opening = False
         """Enter was quicker than the search: open what it finds."""
         self._deleted: list[list[int]] = []
@@ -171,6 +173,7 @@ class HistoryScreen(ModalScreen[int | None]):
 
     def _show_branch(self, found: Found) -> None:
         self._store.chat(found.chat.id)  # or it was deleted in another window
+        self.hit = found.hit.message_id if found.hit is not None else None
         if found.hit is not None and found.hit.message_id not in {message.id for message in self._store.path(found.chat.id)}:
             self._store.select(found.hit.message_id)
 

@@ -181,3 +181,14 @@ async def test_a_selected_reply_shows_its_own_numbers(run_app: RunApp, store: Ch
         await running.pilot.press("escape", "up", "up")
         await running.until(lambda: panel.heading == "This reply")
         assert panel.snapshot.reply_tokens_per_second == 12.5
+
+
+async def test_a_chat_that_was_searched_for_opens_at_what_was_found(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 60, lambda i: "the needle" if i == 10 else f"message {i}")
+    async with run_app() as running:
+        await running.pilot.press("ctrl+o", *"needle", "enter")
+        await running.until(lambda: running.session.chat is not None and running.session.chat.id == chat)
+        await running.until(lambda: running.transcript.cursor == running.path[10].id)
+        view = running.transcript.view(running.path[10].id)
+        assert view is not None
+        await running.until(lambda: running.transcript.region.contains_region(view.region))
