@@ -5,6 +5,7 @@ Nothing of the interface is imported before it opens; without a terminal it does
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -39,6 +40,8 @@ def open_chat(choices: LoadChoices) -> int:
     """Run the chat until the user leaves it; the exit code."""
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()):
         raise AppError("the chat needs a terminal; to ask one question from a script: paceline ask \"...\"")
+
+    gc.disable()  # until the app stands: what a start makes is there to stay, and looking through it costs some 50 ms
 
     from app.paths import Paths
 

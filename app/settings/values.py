@@ -22,7 +22,7 @@ REQUEST_FIELDS = ("max_tokens", "seed", "mode", "stop")
 
 
 class _Values(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Wishes(_Values):

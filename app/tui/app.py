@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Sequence
@@ -100,6 +101,7 @@ class PacelineApp(App[int]):
         for remark in self._remarks:
             self.notify(remark, severity="warning", markup=False, timeout=10)
         self.set_timer(PURGE_SECONDS, self._purge_when_idle)
+        self.call_after_refresh(_collect_less)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return line_filters(self, super().get_line_filters())
@@ -191,3 +193,11 @@ class PacelineApp(App[int]):
     def _went_to_memory(self, why: str) -> None:
         self.chat_screen.status.store = IN_MEMORY
         self.notify(f"{why}. This session's chats are kept in memory only.", severity="error", timeout=20, markup=False)
+
+
+def _collect_less() -> None:
+    """Where a command switched the collector off for the start: what is there by now stays to the end and need not be gone
+    through, which would hold up a key for 50 ms now and then."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import sys
 from codecs import getincrementaldecoder
 from time import monotonic
@@ -53,9 +54,14 @@ def terminal_driver() -> type[Driver] | None:
                 while not self.exit_event.is_set():
                     due = typed.due(monotonic())
                     if selector.select(WAKE if due is None else min(WAKE, due)):
-                        data = os.read(self.fileno, READ)
-                        if not data:
-                            break  # the terminal is gone
+                        try:
+                            data = os.read(self.fileno, READ)
+                        except OSError:
+                            data = b""
+                        if not data:  # the terminal is gone, though nobody was told
+                            if not self.exit_event.is_set():
+                                os.kill(os.getpid(), signal.SIGHUP)
+                            break
                         for found in typed.feed(decode(data), monotonic()):
                             pass_on(found)
                     for found in typed.tick(monotonic()):

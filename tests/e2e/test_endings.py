@@ -13,6 +13,13 @@ from tests.e2e.terminal import ALTERNATE_SCREEN, BRACKETED_PASTE, CURSOR, MOUSE_
 
 FAULT = "import app.tui.screens.chat as c\nasync def fail(self, *_):\n    return 1 / 0\nc.ChatScreen.action_details = fail"
 
+NO_CONTROLLING_TERMINAL = """
+import fcntl, signal, termios
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+fcntl.ioctl(0, termios.TIOCNOTTY)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+"""
+
 
 def stored(home: Home) -> Message:
     """The reply, after the user's own message."""
@@ -80,6 +87,16 @@ def test_the_window_is_closed(start: Start, home: Home) -> None:
     terminal.process.wait(PATIENCE)
     assert psutil.wait_procs([engine], timeout=PATIENCE)[1] == []
     assert stored(home).state in ("cancelled", "interrupted")
+
+
+def test_the_terminal_vanishes_and_no_signal_says_so(start: Start, home: Home) -> None:
+    terminal = ready(start(home, "chat", *home.model, before=NO_CONTROLLING_TERMINAL))
+    ask_long(terminal, "before the end")
+    engine = terminal.engine()
+    terminal.hang_up()
+    assert terminal.process.wait(PATIENCE) == 128 + signal.SIGHUP
+    assert psutil.wait_procs([engine], timeout=PATIENCE)[1] == []
+    assert stored(home).state == "cancelled"
 
 
 def test_a_fault_of_the_app(start: Start, home: Home) -> None:

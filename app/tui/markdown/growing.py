@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from markdown_it.token import Token
+from typing import TYPE_CHECKING
 
 from app.tui.markdown.blocks import Block, Code
 from app.tui.markdown.parser import blocks_of, markdown_parser
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 _FENCE = re.compile(r"(?P<marker>`{3,}|~{3,})[ \t]*(?P<info>[^\n]*)\n")
 

@@ -5,9 +5,13 @@ Styles name theme colours but never say anything by colour alone. HTML is text l
 
 from __future__ import annotations
 
-from markdown_it.token import Token
+from typing import TYPE_CHECKING
+
 from textual.content import Content, Span
 from textual.style import Style
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 _STYLES = {"em_open": "italic", "strong_open": "bold", "s_open": "strike"}
 CODE_STYLE = "bold $text-accent"

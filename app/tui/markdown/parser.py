@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from rich.cells import cell_len
 from textual.content import Content
 
 from app.tui.markdown.blocks import Block, Code, Prose, Rule, Table
 from app.tui.markdown.inline import inline_content
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 BULLETS = ("•", "◦", "▪")
 QUOTE_BAR = "▎ "
@@ -23,6 +26,8 @@ _LOWER_HEADING = "bold italic"
 @cache
 def markdown_parser() -> MarkdownIt:
     """The one parser. HTML is off: what a model writes in angle brackets is to be seen, not to vanish."""
+    from markdown_it import MarkdownIt  # here: the first frame needs no parser
+
     return MarkdownIt("commonmark", {"html": False, "linkify": True}).enable(["table", "strikethrough", "linkify"])
 
 
