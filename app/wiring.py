@@ -33,6 +33,8 @@ from models import ChecksumMismatch, Hardware, Inventory, ModelFile, Offline, re
 from models.inventory import current_record
 
 LOADING = {"target": "loading the model", "draft": "loading the draft model", "measure": "measuring this machine"}
+BEHIND_SCREEN = 5
+"""The chat's engine takes every core it is given; what is typed and drawn meanwhile goes before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,7 @@ def loaded_process(
         on_stage(LOADING[progress.stage], progress.fraction)
         return True
 
-    return Loaded(EngineProcess(load_config(pair, choices, paths, front.say), on_progress), pair)
+    return Loaded(EngineProcess(load_config(pair, choices, paths, front.say), on_progress, niceness=BEHIND_SCREEN), pair)
 
 
 def load_config(pair: LocalPair, choices: LoadChoices, paths: Paths, remark: Callable[[str], None]) -> LoadConfig:

@@ -39,10 +39,11 @@ class EngineProcess:
 
     def __init__(
         self, config: LoadConfig, on_progress: Callable[[LoadProgress], bool] | None = None,
-        hang_seconds: float = HANG_SECONDS,
+        hang_seconds: float = HANG_SECONDS, *, niceness: int = 0,
     ) -> None:
         """Start the process and load. Raises as Engine, and EngineDied.
 
+        `niceness`: by how much the process yields to others where the system knows such a thing (POSIX); free on idle cores.
         on_progress hears the last step again while there is nothing new; what it raises ends the process at once, whatever
         that is doing.
         """
@@ -57,7 +58,7 @@ class EngineProcess:
         self._flag = context.RawArray("c", 2)
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=serve, args=(theirs, config, self._flag), name="paceline engine", daemon=True
+            target=serve, args=(theirs, config, self._flag, niceness), name="paceline engine", daemon=True
         )
         with interrupts_kept_back():
             self._process.start()

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 Send = Callable[[Message], None]
 
 
-def serve(connection: Connection, config: LoadConfig, flag: Any) -> None:
-    """The process's main function. `flag`: two shared bytes, the first raised to cancel."""
+def serve(connection: Connection, config: LoadConfig, flag: Any, niceness: int = 0) -> None:
+    """The process's main function. `flag`: two shared bytes, the first raised to cancel. `niceness`: see EngineProcess."""
+    if niceness and hasattr(os, "nice"):
+        os.nice(niceness)  # before the threads that compute are made: they inherit it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the owner's to handle
     redirect_output(config.log_file).close()
     threading.Thread(target=_die_with_owner, daemon=True).start()

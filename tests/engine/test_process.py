@@ -219,3 +219,11 @@ def test_a_load_that_hangs_is_ended_when_its_owner_turns_away(config: LoadConfig
     with pytest.raises(TurnedAway):
         EngineProcess(config, on_progress, hang_seconds=30)
     assert not stopped[-1].is_running()
+
+
+@pytest.mark.skipif(not hasattr(os, "nice"), reason="this system knows no niceness")
+def test_a_process_that_is_to_yield_does(config: LoadConfig) -> None:
+    before = os.nice(0)
+    with EngineProcess(config, niceness=5) as process:
+        assert process.pid is not None
+        assert psutil.Process(process.pid).nice() == min(19, before + 5)
