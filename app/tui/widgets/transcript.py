@@ -207,7 +207,10 @@ class Transcript(VerticalScroll):
     async def _drop(self, views: Sequence[MessageView]) -> None:
         if self._place is not None and self._place[0] in views:
             self._place = None
+        widgets = [widget for view in views for widget in view.walk_children(Widget, with_self=True)]
         await self.remove_children(list(views))
+        for widget in widgets:  # Textual's memo of backgrounds keeps the caches of some 1,000 widgets that are gone
+            widget._styles_cache.clear()
 
     async def _extend(self) -> None:
         """Mount what an edge that is in reach wants, and let go of what is far from it."""

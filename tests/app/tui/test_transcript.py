@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textual.widget import Widget
+
 from app.store import ChatStore
 from app.tui.widgets.transcript import FIRST, MOST, Transcript
 from tests.app.tui.conftest import RunApp, Running, fill
@@ -186,3 +188,15 @@ async def test_a_long_text_of_the_user_is_folded_and_unfolded(run_app: RunApp, s
         await running.pilot.press("enter")
         await settled(running)
         assert len(view.query("ProseView")) < 20
+
+
+async def test_messages_that_are_let_go_keep_no_drawing(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 60)
+    async with run_app(chat=chat) as running:
+        await settled(running)
+        gone = [widget for view in running.transcript._views for widget in view.walk_children(Widget, with_self=True)]
+        assert any(widget._styles_cache._cache for widget in gone)
+        await running.transcript.go_to(running.path[0].id)
+        gone = [widget for widget in gone if not widget.is_attached]
+        assert gone
+        assert not any(widget._styles_cache._cache for widget in gone)
