@@ -51,4 +51,4 @@ class Message:
     """Process to owner."""
 
     number: int
-    content: GenerationEvent | LoadProgress | Ready | Returned | Raised
+    content: tuple[GenerationEvent, ...] | LoadProgress | Ready | Returned | Raised

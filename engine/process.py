@@ -103,7 +103,7 @@ class EngineProcess:
                 if isinstance(content, Returned):
                     self._open = None
                 else:
-                    yield content
+                    yield from content
         except EngineError:
             self._open = None
             raise

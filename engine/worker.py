@@ -12,14 +12,14 @@ import queue
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from engine.child import redirect_output
 from engine.errors import EngineError
 from engine.messages import LOADING, Call, Message, Raised, Ready, Returned
-from engine.values import LoadConfig, LoadProgress
+from engine.values import GenerationEvent, LoadConfig, LoadProgress, TextDelta
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -82,8 +82,7 @@ def _answer(call: Call, engine: Engine, send: Send) -> None:
     try:
         result = getattr(engine, call.method)(*call.args)
         if call.method == "run":
-            for event in result:
-                send(Message(call.number, event))
+            _send_events(call.number, result, send)
             result = None
         send(Message(call.number, Returned(result)))
     except EngineError as error:
@@ -93,6 +92,16 @@ def _answer(call: Call, engine: Engine, send: Send) -> None:
     except Exception as error:  # noqa: BLE001 - a bug of ours: the owner gets one line, the log the traceback
         traceback.print_exc()
         send(Message(call.number, Raised("EngineError", f"internal error: {type(error).__name__}: {error}")))
+
+
+def _send_events(number: int, events: Iterable[GenerationEvent], send: Send) -> None:
+    """A round's text travels with its numbers: each message wakes the owner, who may share our cores."""
+    together: list[GenerationEvent] = []
+    for event in events:
+        together.append(event)
+        if not isinstance(event, TextDelta):
+            send(Message(number, tuple(together)))
+            together = []
 
 
 def _die_with_owner() -> None:

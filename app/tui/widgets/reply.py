@@ -24,9 +24,9 @@ from app.tui.widgets.plain_text import PlainText
 from app.tui.widgets.prose import ProseView, RuleView, TableView
 from app.tui.widgets.thinking import Thinking
 
-DRAW_SECONDS = 0.06
-"""Least time between two drawings: about 16 a second, which reads as flowing."""
-DRAW_SHARE = 20
+DRAW_SECONDS = 0.1
+"""Least time between two drawings: about 10 a second, which reads as flowing."""
+DRAW_SHARE = 100
 """And at least so many times the processor time of a drawing, layout and painting included: it bounds the share of a core
 that the screen takes from the engine, however long the reply."""
 SMOOTHING = 0.3
