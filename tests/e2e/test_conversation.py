@@ -136,7 +136,7 @@ def test_search_over_all_chats_finds_the_text(chat: Terminal) -> None:
     chat.type("twice")
     chat.wait_for("twice please")
     chat.press("enter")
-    chat.wait_for("You twice please Reply")
+    chat.wait_for("█ twice please Reply")  # the message that was found is picked
 
 
 def test_control_sequences_of_a_model_do_not_reach_the_terminal(chat: Terminal) -> None:

@@ -26,7 +26,7 @@ from app.tui.widgets.thinking import Thinking
 
 DRAW_SECONDS = 0.1
 """Least time between two drawings: about 10 a second, which reads as flowing."""
-DRAW_SHARE = 100
+DRAW_SHARE = 50
 """And at least so many times the processor time of a drawing, layout and painting included: it bounds the share of a core
 that the screen takes from the engine, however long the reply."""
 SMOOTHING = 0.3

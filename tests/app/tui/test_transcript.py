@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.widget import Widget
 
 from app.store import ChatStore
+from app.tui.widgets.reply import Reply
 from app.tui.widgets.transcript import FIRST, MOST, Transcript
 from tests.app.tui.conftest import RunApp, Running, fill
 
@@ -92,9 +93,14 @@ async def test_text_that_comes_does_not_move_a_reader_and_is_followed_at_the_end
         await settled(running)
         reply = transcript.view(session.path[-1].id)
         assert reply is not None
+
+        async def drawn() -> None:
+            await running.until(lambda: reply.query_one(Reply)._timer is None, "the text is not drawn")
+            await settled(running)
+
         for _ in range(5):
             reply.grow("A line of the reply.\n\n", ())
-            await running.pilot.pause(0.1)
+            await drawn()
             assert transcript.scroll_y == transcript.max_scroll_y
         transcript.scroll_up(animate=False, immediate=True)
         transcript.scroll_up(animate=False, immediate=True)
@@ -104,14 +110,14 @@ async def test_text_that_comes_does_not_move_a_reader_and_is_followed_at_the_end
         end = transcript.max_scroll_y
         for _ in range(5):
             reply.grow("Another line of the reply.\n\n", ())
-            await running.pilot.pause(0.1)
+            await drawn()
         assert transcript.max_scroll_y > end
         assert top(transcript) == place
         transcript.scroll_end(animate=False)
         await settled(running)
         assert transcript.following
         reply.grow("The last line.\n\n", ())
-        await running.pilot.pause(0.1)
+        await drawn()
         assert transcript.scroll_y == transcript.max_scroll_y
 
 
