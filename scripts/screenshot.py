@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from app.options import LoadChoices
 from app.paths import Paths
 from app.settings import ChatSettings, Settings
