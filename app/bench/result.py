@@ -173,8 +173,3 @@ def _finite(text: str) -> float:
 def _finite_int(text: str) -> int:
     _finite(text)
     return int(text)
-
-
-def categories_of(rows: Sequence[Measurement]) -> list[str]:
-    """In order of appearance."""
-    return list(dict.fromkeys(row.category for row in rows))

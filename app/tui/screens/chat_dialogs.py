@@ -16,6 +16,7 @@ from app.chat.engine_host import EngineHost
 from app.chat.session import ChatSession
 from app.errors import AppError
 from app.paths import Paths
+from app.settings import ChatSettings
 from app.store.errors import NotFound
 from app.tui.widgets.prompt import Prompt
 from app.tui.widgets.transcript import Transcript
@@ -157,9 +158,9 @@ class ChatDialogs(Screen[None]):
             return
         from app.tui.screens.presets import PresetsScreen
 
-        def take(chosen: object) -> None:
+        def take(chosen: ChatSettings | None) -> None:
             if chosen is not None:
-                self.session.set_settings(chosen)  # type: ignore[arg-type]
+                self.session.set_settings(chosen)
                 self.tell(f"this chat uses the preset {self.session.settings.preset}")
 
         self.app.push_screen(PresetsScreen(self.paths, self.session.settings), take)

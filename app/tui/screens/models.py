@@ -24,6 +24,7 @@ from textual.worker import get_current_worker
 from app.chat.model_choice import USUAL_CONTEXTS, Models, Offer, is_offline
 from app.errors import AppError
 from app.fit import recommend
+from app.machine import gb
 from app.options import LoadChoices
 from app.paths import Paths
 from app.sanitize import sanitize
@@ -362,6 +363,6 @@ def _contexts(models: Models, offer: Offer) -> list[tuple[int, str]]:
             return [(size, f"{size:,}") for size in USUAL_CONTEXTS]
         if plan.context < tokens and fit.fits:
             break  # more than the model was trained on
-        needs = f"{(plan.host_needed_bytes + plan.device_bytes) / 1e9:.1f} GB"
+        needs = f"{gb(plan.host_needed_bytes + plan.device_bytes)} GB"
         found.append((tokens, f"{tokens:>7,}   {needs}" + ("" if fit.fits else "   does not fit")))
     return found

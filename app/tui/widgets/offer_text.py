@@ -7,6 +7,7 @@ from textual.content import Content
 from app.chat.memory_needs import needs_of
 from app.chat.model_choice import Offer
 from app.fit import tokens_per_second
+from app.machine import cores_and_memory, gb
 from app.sanitize import sanitize
 from app.tui.widgets.memory_bar import memory_bar, memory_legend
 from app.tui.widgets.pace_text import MUTED, flow, size
@@ -29,7 +30,7 @@ def row(offer: Offer, machine: Hardware, width: int, *, current: bool) -> Conten
         return Content("\n").join([first, Content.styled(f"  {why_not(offer)}", MUTED)])
     needs = needs_of(offer.fit.answer, machine)[0]
     figures = BETWEEN.join(
-        part for part in (f"{needs.total / 1e9:.1f} of {needs.free / 1e9:.1f} GB", files(offer), _line(offer.licence)) if part
+        part for part in (f"{gb(needs.total)} of {gb(needs.free)} GB", files(offer), _line(offer.licence)) if part
     )
     bar = memory_bar(needs, max(SHORTEST_BAR, min(LONGEST_BAR, width - FIGURES)))
     return Content("\n").join([first, Content.assemble("  ", bar, "  ", figures)])
@@ -37,10 +38,8 @@ def row(offer: Offer, machine: Hardware, width: int, *, current: bool) -> Conten
 
 def machine_line(machine: Hardware) -> str:
     """Cores, memory, GPUs and disk, in less than a line of 80 cells where there is one GPU at most."""
-    gpus = [f"{_line(gpu.name)} {gpu.free_bytes / 1e9:.1f} of {gpu.total_bytes / 1e9:.1f} GB" for gpu in machine.devices]
-    cores = f"{machine.physical_cores} core{'s' if machine.physical_cores != 1 else ''}"
-    memory = f"{machine.available_bytes / 1e9:.1f} of {machine.ram_bytes / 1e9:.1f} GB memory free"
-    return BETWEEN.join([cores, memory, *(gpus or ["no GPU"]), f"{machine.disk_free_bytes / 1e9:.0f} GB disk free"])
+    gpus = [f"{_line(gpu.name)} {gb(gpu.free_bytes)} of {gb(gpu.total_bytes)} GB" for gpu in machine.devices]
+    return BETWEEN.join([*cores_and_memory(machine), *(gpus or ["no GPU"]), f"{machine.disk_free_bytes / 1e9:.0f} GB disk free"])
 
 
 def files(offer: Offer) -> str:
@@ -69,7 +68,7 @@ def details(offer: Offer, machine: Hardware, width: int) -> list[Content]:
     lines.append(_fact("models", f"{_line(fit.target)} answers, {draft}"))
     if fit.answer is not None:
         for needs in needs_of(fit.answer, machine):
-            head = Content(f"{needs.total / 1e9:.1f} of {needs.free / 1e9:.1f} GB of {needs.place} free:")
+            head = Content(f"{gb(needs.total)} of {gb(needs.free)} GB of {needs.place} free:")
             lines += _facts("needs", flow([head, *memory_legend(needs)], width - 10))
     if (plan := fit.plan) is not None and offer.usable:
         layers = f", {plan.target_gpu_layers} layers of the target on the GPU" if fit.verdict == "split" else ""

@@ -213,10 +213,6 @@ class Reply(Vertical):
         return split_thinking(self.text).answer
 
     @property
-    def has_thinking(self) -> bool:
-        return split_thinking(self.text).thinking is not None
-
-    @property
     def code_blocks(self) -> tuple[str, ...]:
         """The code of each block, in order."""
         return tuple(block.code for block in parse_blocks(self.answer) if isinstance(block, Code))
