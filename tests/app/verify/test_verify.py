@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
+import secrets
 import signal
 import subprocess
 import sys
@@ -31,8 +33,11 @@ def prompts(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def verify(home: Path, target: Path, drafts: dict[str, Path], prompts: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs `verify` in this process; exit code, output and remarks."""
+def verify(
+    home: Path, target: Path, drafts: dict[str, Path], prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    """Runs `verify` in this process; exit code, output and remarks. Replies draw from the same random streams each time."""
+    monkeypatch.setattr(secrets, "randbits", random.Random(1).getrandbits)
 
     def run(*args: object, draft: str | Path = "fair") -> tuple[int, str, str]:
         pair = ["--target", str(target), "--draft", str(drafts.get(str(draft), draft)), "--ctx", "512", "--threads", "1"]
@@ -110,9 +115,9 @@ def test_a_biased_acceptance_is_found_in_the_distribution(verify: Any, monkeypat
 
 
 def test_a_residual_that_is_not_subtracted_is_found(verify: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a refusal the token comes from p itself."""
+    """After a refusal the token comes from p itself. 800 samples miss it one time in four, on this pair."""
     monkeypatch.setattr(engine.decoder, "resample", lambda draft, targets, t, u: targets[t].draw(u))
-    code, result = found(verify, "--samples", "800", "--contexts", "1", *FREE)
+    code, result = found(verify, "--samples", "2400", "--contexts", "1", *FREE)
     assert (code, result["passed"]) == (1, False)
 
 
