@@ -3,7 +3,10 @@
 Pure and incremental: a sequence cut in two by a delta's edge is dropped whole, because the state outlives
 `feed`. Newlines and tabs stay. No ESC, C1 control, DEL or carriage return ever leaves, so nothing that is
 printed can move the cursor, retitle the window or write to the clipboard; dropping the sequences' parameters
-too is for the reader's sake. A control string that never ends (an OSC without its terminator) therefore stops
+too is for the reader's sake. The characters that override or isolate a writing direction go too: on a terminal that
+knows them, one of them turns all that follows on its line, borders included, and shows `exe.txt` for a file that ends
+in `.exe`. Right-to-left text has its direction from its letters and stays as it is, as do the marks (LRM, RLM), which
+turn nothing. A control string that never ends (an OSC without its terminator) therefore stops
 at the line's end instead of swallowing the reply.
 """
 
@@ -12,8 +15,8 @@ from __future__ import annotations
 import re
 from enum import Enum, auto
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Everything in C0, DEL and C1 but the tab and the newline."""
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Everything in C0, DEL and C1 but the tab and the newline; embeddings, overrides and isolates of a direction."""
 
 _STRING_OPENERS = "]PX^_"
 """After ESC: OSC, DCS, SOS, PM and APC, which run to a terminator."""
@@ -78,3 +81,9 @@ class Sanitizer:
 def sanitize(text: str) -> str:
     """`text` without control characters and escape sequences, for text that comes whole."""
     return Sanitizer().feed(text)
+
+
+def without_controls(text: str) -> str:
+    """`text` without the control characters alone, none of which has a width; the same object if there are none. A second
+    lock, for what is drawn: it sees pieces of sequences."""
+    return _CONTROL.sub("", text) if _CONTROL.search(text) else text

@@ -17,6 +17,8 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import Theme
 
+from app.sanitize import without_controls
+
 DARK, LIGHT, HIGH_CONTRAST, NO_COLOUR = "dark", "light", "high-contrast", "no-colour"
 
 _MARKED = "ansi_white"
@@ -94,6 +96,18 @@ class NoColours(LineFilter):
         return [Segment(text, style and _colourless(style), control) for text, style, control in segments]
 
 
+class Harmless(LineFilter):
+    """Takes control characters out of what is drawn, whatever way they came: a file's name, an error that quotes one."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        if all(segment.control or without_controls(segment.text) is segment.text for segment in segments):
+            return segments
+        return [s if s.control else Segment(without_controls(s.text), s.style) for s in segments]
+
+
+_NO_COLOURS, _HARMLESS = NoColours(), Harmless()
+
+
 def _colourless(style: Style) -> Style:
     marked = style.bgcolor is not None and style.bgcolor.number == _MARKED_NUMBER
     plain = style.without_color
@@ -121,5 +135,6 @@ def apply_theme(app: App[Any], theme: str, environ: Mapping[str, str]) -> str | 
 
 
 def line_filters(app: App[Any], filters: Sequence[LineFilter]) -> Sequence[LineFilter]:
-    """What App.get_line_filters returns, with the colours taken out where the theme has none."""
-    return [*filters, NoColours()] if app.theme == NO_COLOUR else filters
+    """What App.get_line_filters returns, and ours: no control character is ever drawn, and no colour where the theme has none.
+    Always the same objects: a drawn line is remembered by its filter."""
+    return [*filters, _HARMLESS, _NO_COLOURS] if app.theme == NO_COLOUR else [*filters, _HARMLESS]

@@ -30,6 +30,10 @@ RISKY = st.text(alphabet=st.sampled_from("\x1b[]P\\;0?mHA\x07\x9b\x9d\x9c\x18\r\
         ("\x1b[31é", "é"),
         ("\x1b\x1b[1mbold", "bold"),
         ("cut off \x1b[3", "cut off "),
+        ("invoice\u202etxt.exe\u202c", "invoicetxt.exe"),
+        ("\u202a\u202b\u202d\u2066\u2067\u2068a\u2069", "a"),
+        ("\x1b]0;title\u202e\x07text", "text"),
+        ("שלום עולם, مرحبا\u200f (LRM\u200e)", "שלום עולם, مرحبا\u200f (LRM\u200e)"),
     ],
 )
 def test_sequences_vanish_and_text_stays(raw: str, clean: str) -> None:

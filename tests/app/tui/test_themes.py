@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from rich.segment import Segment
 from textual.app import App, ComposeResult
+from textual.content import Content
 from textual.filter import LineFilter
 from textual.widgets import OptionList, Static
 
@@ -67,6 +68,17 @@ async def test_without_colour_not_one_colour_is_drawn_and_the_cursor_stands_out(
     assert all(style.color is None and style.bgcolor is None for _, style in styles)
     assert any("one" in text and style.reverse for text, style in styles)
     assert any("bold" in text and style.bold for text, style in styles)
+
+
+@pytest.mark.parametrize("theme", ["dark", NO_COLOUR])
+async def test_no_control_character_is_drawn_whoever_forgot_to_strip_it(theme: str) -> None:
+    app = Themed(theme)
+    async with app.run_test(size=(60, 16)) as pilot:
+        app.query_one(Static).update(Content("a\x1b]52;c;aGk=\x07b \x9b2J c\u202ed\u2066e שלום"))
+        await pilot.pause()
+        drawn = "".join(segment.text for segment in app.drawn())
+    assert "a]52;c;aGk=b 2J cde שלום" in drawn
+    assert not set("\x1b\x07\x9b\u202e\u2066") & set(drawn)
 
 
 async def test_textuals_own_themes_have_the_colours_of_the_origins() -> None:
