@@ -91,6 +91,8 @@ class HostNotice:
     text: str
     dropped: int = 0
     """Above 0: the model no longer reads so many of the oldest messages of the request (system messages not counted)."""
+    passing: bool = False
+    """It is so now, and over with whatever is told next."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,15 @@ from app.chat.reply_writer import Desk
 from app.chat.thinking import split_thinking
 from app.sanitize import sanitize
 from app.store import StoreError
-from engine import ChatMessage, ContextFull, EngineProcess, GenerationRequest, SamplingParams
+from engine import (
+    ChatMessage,
+    ContextFull,
+    DecodeFailed,
+    EngineProcess,
+    GenerationRequest,
+    SamplingParams,
+    TemplateFailed,
+)
 
 HEADING = "Summary of the conversation so far:"
 LAST_HEADING = "Its last exchange, word for word:"
@@ -53,14 +61,19 @@ def crowded_from(request: GenerationRequest, context: int) -> int:
 
 def summarise_older(process: EngineProcess, job: ReplyJob, desk: Desk) -> ReplyJob | None:
     """The job as it can be done: with a summary in the place of its older turns, stored and told. None where there is
-    nothing to summarise. Raises Stopped or EngineError."""
+    nothing to summarise, or the model could not, which is told. Raises Stopped or EngineDied."""
     head = 1 if job.settings.system and job.messages[0].role == "system" else 0
     older, asked = job.messages[head:-1], job.messages[-1]
     if not any(message.role == "assistant" for message in older):
         return None
-    desk.emit(HostNotice(job.message_id, "the context is full: the older turns are being summarised"))
-    summary = _summary(process, job.messages[:-1], desk)
+    desk.emit(HostNotice(job.message_id, "the context is full: the older turns are being summarised", passing=True))
+    try:
+        summary = _summary(process, job.messages[:-1], desk)
+    except (ContextFull, DecodeFailed, TemplateFailed) as error:
+        desk.emit(HostNotice(job.message_id, f"the older turns could not be summarised: {error}"))
+        return None
     if not summary:
+        desk.emit(HostNotice(job.message_id, "the older turns could not be summarised: the model wrote nothing"))
         return None
     text = f"{HEADING}\n\n{summary}"
     start = max((at for at, message in enumerate(older) if message.role == "user"), default=len(older))

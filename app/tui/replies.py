@@ -75,7 +75,7 @@ class Replies:
     def read(self, event: PromptRead) -> None:
         if not self._is_ours(event.message_id):
             return
-        if event.done >= event.total:
+        if event.done >= event.total and not self._activity.has_class("-remark"):
             self._activity.wait("writing…" if self._transcript.holds(event.message_id) else ELSEWHERE)
         elif event.total - event.cached > LONG_PROMPT:
             self._activity.progress("reading the prompt", event.done / event.total, f"{event.done:,} of {event.total:,} tokens")
@@ -98,6 +98,9 @@ class Replies:
 
     def noticed(self, event: HostNotice) -> None:
         """One line to read; turns that dropped out of the context are marked where they end."""
+        if event.passing:
+            self._activity.wait(event.text)
+            return
         choice = f" · {shown_key(self._transcript.app, 'settings')} has other ways" if event.dropped else ""
         self._activity.remark(event.text + choice)
         if event.message_id is None or not self._is_ours(event.message_id):
@@ -111,7 +114,7 @@ class Replies:
         ended = self._session.end(event)
         if ours:
             self._activity.clear("progress")
-            if event.state == "context":
+            if event.state == "context" and self._overflow() == "stop":
                 key = shown_key(self._transcript.app, "settings")
                 self._activity.remark(f"the context is full; {key} can have the oldest turns left out or summarised")
         if ended.message is None:

@@ -172,6 +172,22 @@ def test_a_stop_while_it_is_summarised_leaves_the_chat_as_it_was(hosting: Hostin
     assert hosting.heard.all(SummaryMade) == []
 
 
+def test_where_summarising_fails_that_is_told_and_the_reply_takes_what_room_there_is(
+    hosting: Hosting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.chat.overflow.INSTRUCTION", "x" * 2 * CONTEXT)
+    chat = hosting.chat(max_tokens=200)
+    for turn in range(30):
+        ended = hosting.answer(chat, f"{turn} {TURN}", "summarise")
+        if notices := hosting.heard.all(HostNotice):
+            break
+    going_on, failed = notices
+    assert (going_on.passing, failed.passing) == (True, False)
+    assert "could not be summarised" in failed.text
+    assert ended.text
+    assert hosting.heard.all(SummaryMade) == []
+
+
 def test_where_the_store_takes_nothing_the_reply_still_comes(hosting: Hosting) -> None:
     chat = hosting.chat()
     fill(hosting, chat, "stop")

@@ -191,6 +191,20 @@ async def test_a_full_context_is_summarised_where_that_was_chosen(run_app: RunAp
         assert running.transcript.view(running.path[-1].id).text == running.path[-1].text  # type: ignore[union-attr]
 
 
+async def test_that_turns_are_summarised_is_not_said_any_longer_when_that_has_failed(
+    run_app: RunApp, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.chat.overflow.INSTRUCTION", "x" * 5000)
+    long = ChatSettings(temperature=0.0, max_tokens=300)
+    async with run_app(model=target, settings=long, on_context_full="summarise") as running:
+        for number in range(5):
+            await running.ask(f"{number} " + "word " * 60)
+            if running.screen.activity.text:
+                break
+        assert "could not be summarised" in running.screen.activity.text
+        assert "being summarised" not in running.screen.activity.text
+
+
 async def test_why_a_reply_ended_is_still_said_when_the_chat_is_opened_again(run_app: RunApp, store: ChatStore) -> None:
     chat = fill(store, 2)
     reply = store.path(chat)[-1]
