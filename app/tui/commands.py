@@ -1,6 +1,7 @@
 """The `/` commands: one registry for completion, the help screen and the command palette.
 
-A command is a name for an action method of the chat screen or the app: `/rename Plans` calls `action_rename("Plans")`.
+A command is a name for an action method of the chat screen, a part of it or the app: `/rename Plans` calls
+`action_rename("Plans")`.
 """
 
 from __future__ import annotations
@@ -116,10 +117,12 @@ def _only_match(beginning: str) -> Command | None:
 
 
 async def perform(screen: Screen[Any], given: Given) -> bool:
-    """Call the action's method of `screen`, else of the app. False where neither has one that may run now."""
+    """Call the action's method of `screen`, of one of its `command_parts` or of the app. False where none has one that may
+    run now."""
     action = given.command.action
-    for node in (screen, screen.app):
-        method = getattr(node, f"action_{action}", None)
+    parts = getattr(screen, "command_parts", ())
+    for owner, node in ((screen, screen), *((part, screen) for part in parts), (screen.app, screen.app)):
+        method = getattr(owner, f"action_{action}", None)
         if method is None:
             continue
         if node.check_action(action, ()) is not True:

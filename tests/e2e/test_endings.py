@@ -11,7 +11,7 @@ from app.chat.conversation import Message
 from tests.e2e.conftest import Home, Start, ask_long, ends_alike, ready, reply_on
 from tests.e2e.terminal import ALTERNATE_SCREEN, BRACKETED_PASTE, CURSOR, MOUSE_MODES, PATIENCE, Terminal
 
-FAULT = "import app.tui.screens.chat as c\nasync def fail(self, *_):\n    return 1 / 0\nc.ChatScreen.action_details = fail"
+FAULT = "import app.tui.screens.chat_dialogs as c\nasync def fail(self, *_):\n    return 1 / 0\nc.ChatDialogs.action_details = fail"
 
 NO_CONTROLLING_TERMINAL = """
 import fcntl, signal, termios

@@ -10,33 +10,18 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.screen import Screen
 from textual.widgets import Static
 
+from app.chat import events as told
 from app.chat.conversation import Attachment, Message
 from app.chat.engine_host import EngineHost
-from app.chat.events import (
-    EngineLost,
-    HostEvent,
-    HostNotice,
-    ModelFailed,
-    ModelLoading,
-    ModelMissing,
-    ModelReady,
-    PaceChanged,
-    PromptRead,
-    ReplyEnded,
-    ReplyGrew,
-    StoreFailed,
-    SummaryMade,
-    TitleMade,
-    TokensCounted,
-)
 from app.chat.pace import PaceSnapshot
 from app.chat.session import ChatSession
 from app.paths import Paths
 from app.sanitize import sanitize
 from app.settings import Settings
-from app.tui.commands import perform
+from app.tui.commands import parse, perform
 from app.tui.keys import bind, shown_key
 from app.tui.replies import Replies
 from app.tui.screens.chat_dialogs import ChatDialogs, refusable
@@ -54,18 +39,18 @@ WIDE = 110
 EMPTY = "What shall we talk about?"
 
 
-class ChatScreen(ChatDialogs):
+class ChatScreen(Screen[None]):
     """One chat at a time. The session says which."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("cancel", "cancel"),
-        bind("new_chat", "new_chat"),
-        bind("history", "history"),
+        bind("new_chat", "command('new')"),
+        bind("history", "command('history')"),
         bind("find", "find", priority=True),
         bind("reload", "reload"),
-        bind("system", "system"),
-        bind("rename", "rename"),
-        bind("details", "details"),
+        bind("system", "command('system')"),
+        bind("rename", "command('rename')"),
+        bind("details", "command('details')"),
         bind("regenerate", "regenerate"),
         bind("pace", "pace"),
         bind("origins", "origins"),
@@ -96,6 +81,8 @@ class ChatScreen(ChatDialogs):
         self._title = Static("", id="title", markup=False)
         self._find = FindBar(id="find")
         self._replies = Replies(session, host, self.transcript, self.activity, lambda: settings().on_context_full)
+        self.dialogs = ChatDialogs(self)
+        self.command_parts = (self.dialogs,)
         self._actions = MessageActions(self, self._replies)
         self._pace = PacePanel(id="pace")
         self._thinking_opened = False
@@ -216,43 +203,44 @@ class ChatScreen(ChatDialogs):
     # ---- what the host says
 
     @refusable
-    async def hear(self, event: HostEvent) -> None:
+    async def hear(self, event: told.HostEvent) -> None:
         """Show what the engine host tells."""
         match event:
-            case ReplyGrew():
+            case told.ReplyGrew():
                 self._replies.grew(event)
-            case PaceChanged():
+            case told.PaceChanged():
                 self._show_pace(event)
-            case PromptRead():
+            case told.PromptRead():
                 self._replies.read(event)
-            case ReplyEnded():
+            case told.ReplyEnded():
                 await self._ended(event)
-            case HostNotice():
+            case told.HostNotice():
                 self._replies.noticed(event)
-            case SummaryMade():
+            case told.SummaryMade():
                 self.session.moved(event)
                 await self.show_path()
-            case ModelLoading(stage, fraction):
+            case told.ModelLoading(stage, fraction):
                 self.status.model, self.status.pace = "loading…", ""
                 self.activity.progress(stage, fraction, f"{shown_key(self.app, 'reload')} stops")
-            case ModelReady():
+            case told.ModelReady():
                 self._ready(event)
-            case ModelMissing(files, size):
+            case told.ModelMissing(files, size):
                 much = f" ({size / 1e9:.1f} GB)" if size else ""
                 self._without_model(f"not on this disk: {', '.join(files)}{much} · {shown_key(self.app, 'models')} fetches them")
-            case ModelFailed(text) if self.host.state in ("ready", "replying"):  # the one that was loaded still is
+            case told.ModelFailed(text) if self.host.state in ("ready", "replying"):  # the one that was loaded still is
                 self.status.model = self._pair
                 self.activity.problem(text)
-            case ModelFailed(text) | EngineLost(text):
+            case told.ModelFailed(text) | told.EngineLost(text):
                 self._without_model(f"{text} · {shown_key(self.app, 'reload')} loads the model")
-            case StoreFailed(text):
+            case told.StoreFailed(text):
                 self.session.go_to_memory(text)
-            case TitleMade(chat_id, title):
-                self._named(chat_id, title)
-            case TokensCounted(tag, count) if count is not None:
+            case told.TitleMade(chat_id) if self.session.chat is not None and self.session.chat.id == chat_id:
+                self.session.refresh()
+                self.show_title()
+            case told.TokensCounted(tag, count) if count is not None:
                 self.prompt.tokens_counted(str(tag), count)
 
-    def _ready(self, event: ModelReady) -> None:
+    def _ready(self, event: told.ModelReady) -> None:
         self.activity.clear()
         self.status.model = self._pair = sanitize(pair_name(event.target_name, event.draft_name))
         self.status.context = f"{event.context:,} context"
@@ -264,14 +252,14 @@ class ChatScreen(ChatDialogs):
         self.status.model, self.status.pace = "no model", ""
         self.activity.problem(why)
 
-    def _show_pace(self, event: PaceChanged) -> None:
+    def _show_pace(self, event: told.PaceChanged) -> None:
         snapshot = event.snapshot
         self._pace.show(snapshot)
         self.remove_class("-no-pace")
         self.status.context = f"{snapshot.context_used:,}/{snapshot.context_size:,} context"
         self._show_speed(snapshot.tokens_per_second)
 
-    async def _ended(self, event: ReplyEnded) -> None:
+    async def _ended(self, event: told.ReplyEnded) -> None:
         given_back = await self._replies.ended(event)
         shown = any(message.id == event.message_id for message in self.session.path)
         if given_back is not None:
@@ -285,12 +273,12 @@ class ChatScreen(ChatDialogs):
         self.show_title()
         self.update_hints()
 
-    def _named(self, chat_id: int, title: str) -> None:
-        if self.session.chat is not None and self.session.chat.id == chat_id:
-            self.session.refresh()
-            self.show_title()
-
     # ---- keys and commands
+
+    async def action_command(self, line: str) -> None:
+        """A key for what a command does, too."""
+        if (given := parse(f"/{line}")) is not None:
+            await perform(self, given)
 
     def action_cancel(self) -> None:
         """Stop the reply; else go between the prompt and the messages. A load goes on: its own key stops it."""
@@ -386,6 +374,18 @@ class ChatScreen(ChatDialogs):
 
     def on_code_block_copy_wanted(self, event: CodeBlock.CopyWanted) -> None:
         self._actions.copy(event.code)
+
+    # ---- saying so
+
+    def tell(self, line: str, *, failed: bool = False) -> None:
+        """One line that passes."""
+        self.notify(line, severity="error" if failed else "information", markup=False)
+
+    def idle(self) -> bool:
+        """Whether no reply is being written; the user is told if one is."""
+        if self.session.replying:
+            self.tell("a reply is being written; Esc stops it")
+        return not self.session.replying
 
     # ---- searching
 

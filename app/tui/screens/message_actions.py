@@ -121,7 +121,7 @@ class MessageActions:
             self._say("there is nothing to branch from yet")
         else:
             self._screen.keep_unsent()
-            await self._screen.open_chat(session.copy_until((message or session.path[-1]).id))
+            await self._screen.dialogs.open_chat(session.copy_until((message or session.path[-1]).id))
             self._say("this is the new chat; the old one is as it was")
 
     # ---- the tree

@@ -110,7 +110,7 @@ async def test_what_was_not_sent_waits_in_its_chat(run_app: RunApp, store: ChatS
         await running.pilot.press("ctrl+n")
         await running.until(lambda: running.session.chat is None)
         assert running.screen.prompt.text == ""
-        await running.screen.open_chat(chat)
+        await running.screen.dialogs.open_chat(chat)
         assert running.screen.prompt.text == "half a thought"
 
 

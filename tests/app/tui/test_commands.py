@@ -47,8 +47,10 @@ def test_what_is_offered_begins_with_what_is_typed() -> None:
 def test_every_command_has_an_action_in_the_app() -> None:
     from app.tui.app import PacelineApp
     from app.tui.screens.chat import ChatScreen
+    from app.tui.screens.chat_dialogs import ChatDialogs
 
-    missing = [c.name for c in COMMANDS if not any(hasattr(owner, f"action_{c.action}") for owner in (ChatScreen, PacelineApp))]
+    owners = (ChatScreen, ChatDialogs, PacelineApp)
+    missing = [c.name for c in COMMANDS if not any(hasattr(owner, f"action_{c.action}") for owner in owners)]
     assert missing == ["attach"]  # the prompt's own
 
 

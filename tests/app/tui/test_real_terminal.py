@@ -178,7 +178,7 @@ def test_kill_9_loses_nothing_but_the_last_moment(chat: Callable[..., Chat], tar
 
 
 def test_a_fault_of_ours_is_one_line_on_a_clean_terminal(chat: Callable[..., Chat], target: Path) -> None:
-    fault = "import app.tui.screens.chat as c\nasync def fail(self, *_):\n    return 1 / 0\nc.ChatScreen.action_details = fail"
+    fault = "import app.tui.screens.chat_dialogs as c\nasync def fail(self, *_):\n    return 1 / 0\nc.ChatDialogs.action_details = fail"
     running = chat("--target", target, *MODEL, before=fault)
     running.until(lambda: "Ask" in running.words)
     running.type("\x1b[19~")  # F8

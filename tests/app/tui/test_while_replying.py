@@ -28,11 +28,11 @@ async def test_a_reply_goes_on_while_another_chat_is_read(run_app: RunApp, store
         reply = await begin(running)
         chat = running.session.chat
         assert chat is not None
-        await running.screen.open_chat(other)
+        await running.screen.dialogs.open_chat(other)
         await running.until(lambda: "another chat" in running.screen.activity.text)
         assert running.session.replying
         assert running.transcript.view(reply) is None
-        await running.screen.open_chat(chat.id)
+        await running.screen.dialogs.open_chat(chat.id)
         view = running.transcript.view(reply)
         assert view is not None
         assert view.reply is not None
@@ -48,7 +48,7 @@ async def test_a_message_taken_back_from_another_chat_stays_in_its_own(run_app: 
     other = fill(store, 4)
     async with run_app(settings=LONG) as running:
         sent = running.session.send("wait for me")
-        await running.screen.open_chat(other)
+        await running.screen.dialogs.open_chat(other)
         running.screen.prompt.load("something else")
         await running.screen.hear(ReplyEnded(sent.reply.id, "cancelled", "", (), {}))
         assert running.screen.prompt.text == "something else"
@@ -132,6 +132,6 @@ async def test_the_settings_of_the_program_hold_at_once(run_app: RunApp, store: 
         assert not running.screen.query_one("PacePanel").display
         assert running.transcript._coloured
         assert running.app.host.shadow_rate == 0.5
-        await running.screen.action_new_chat()
+        await running.screen.dialogs.action_new_chat()
         assert running.session.settings == LONG
 
