@@ -106,6 +106,7 @@ def test_a_fault_of_the_app(start: Start, home: Home) -> None:
     assert terminal.ended() == 1
     left_clean(terminal)
     assert terminal.screen().startswith("paceline: internal error: ZeroDivisionError: division by zero (details in ")
+    assert "Traceback" not in terminal.screen()
     assert "Traceback" in home.paths.crash_log.read_text()
 
 
