@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from app.chat.conversation import Origin, OriginSpan
@@ -33,3 +33,13 @@ def pieces_of(delta: TextDelta) -> Iterator[tuple[Origin, str]]:
     for origin, length in zip(delta.origins, delta.lengths, strict=True):
         yield origin, delta.text[start : start + length]
         start += length
+
+
+def spans_from(spans: Sequence[OriginSpan], start: int) -> list[OriginSpan]:
+    """The spans of the text from the character `start` on."""
+    rest: list[OriginSpan] = []
+    for span in spans:
+        left, start = span.characters - start, max(0, start - span.characters)
+        if left > 0:
+            rest.append(OriginSpan(span.origin, min(left, span.characters)))
+    return rest

@@ -1,5 +1,7 @@
 """One chat as it is worked on: sending, regenerating, editing, branching, deleting with undo. No widgets.
 
+Several windows may have the same chat open: each keeps the branch it shows, and takes up what the others add to it.
+
 Every message of the user is in the store before a reply is asked for. When the store takes nothing more (a full disk, a
 read-only home), the session goes on with a copy in memory and says so once.
 """
@@ -7,6 +9,7 @@ read-only home), the session goes on with a copy in memory and says so once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +17,7 @@ from app.chat.attachments import compose_message
 from app.chat.conversation import Attachment, Chat, Message, pack_origins
 from app.chat.events import ReplyEnded, SummaryMade
 from app.chat.jobs import ReplyJob, TitleJob
+from app.errors import AppError
 from app.settings import ChatSettings, OnContextFull
 from app.store import ChatStore, StoreError
 from app.store.errors import NotFound
@@ -68,6 +72,10 @@ class ChatSession:
         self._deleted: list[tuple[int, int]] = []
         """Chat and message of each deletion that can be undone."""
         self._deleted_chats: list[int] = []
+        self._stamp: tuple[object, ...] = ()
+        """Of the chat as it is shown; see ChatStore.stamp."""
+        self.gone = False
+        """The chat was deleted in another window. It stays on the screen, and comes back with the next message."""
 
     # ---- which chat
 
@@ -86,21 +94,47 @@ class ChatSession:
 
     def start_new(self, settings: ChatSettings | None = None) -> None:
         """An empty chat, stored with its first message."""
-        self.chat, self.path, self.branches = None, [], {}
+        self.chat, self.path, self.branches, self.gone = None, [], {}, False
         self._new_settings = settings if settings is not None else self.defaults
 
     def open(self, chat_id: int) -> None:
         """Show a stored chat. Raises NotFound."""
-        self.chat = self._do(lambda store: store.chat(chat_id))
+        self.chat, self.path = self._do(lambda store: store.chat(chat_id)), []
         self.refresh()
 
-    def refresh(self) -> None:
-        """Read the chat and its path again."""
+    def refresh(self, through: int | None = None) -> None:
+        """Read the chat again, and the branch with the message `through`, or else the one that is shown. Raises NotFound for
+        a chat that was deleted."""
         if self.chat is not None:
             chat_id = self.chat.id
+            if through is None and self.path:
+                through = self.path[-1].id
             self.chat = self._do(lambda store: store.chat(chat_id))
-            self.path = self._do(lambda store: store.path(chat_id))
-            self.branches = self._do(lambda store: store.branches(chat_id))
+            self.path = self._do(lambda store: store.path(chat_id, through))
+            leaf = self.path[-1].id if self.path else None
+            self.branches = self._do(lambda store: store.branches(chat_id, leaf))
+            self._stamp = self._do(lambda store: store.stamp(chat_id, leaf))
+            self.gone = False
+
+    def look_again(self) -> bool:
+        """Take up what other windows have changed in the chat that is open; whether there was anything. Quick: to be called
+        every second. While a reply is made here, nothing is taken up."""
+        if self.chat is None or not self.store.persistent or (self.sent is not None and self.sent.reply.chat_id == self.chat.id):
+            return False
+        if self.written_elsewhere:
+            self._do(lambda store: store.mark_interrupted())
+        chat_id, leaf = self.chat.id, self.path[-1].id if self.path else None
+        stamp = self._do(lambda store: store.stamp(chat_id, leaf))
+        if stamp == self._stamp:
+            return False
+        self.refresh_if_shown(chat_id)
+        self._stamp = stamp if self.gone else self._stamp
+        return True
+
+    @property
+    def written_elsewhere(self) -> bool:
+        """Whether the last reply shown is being written by another window."""
+        return bool(self.path) and self.path[-1].state == "streaming" and (self.sent is None or self.sent.reply.id != self.path[-1].id)
 
     def rename(self, title: str) -> None:
         """Give the chat a title; a new one is stored for it."""
@@ -114,7 +148,8 @@ class ChatSession:
             return
         chat = self._stored()
         if chat.unsent != text:
-            self._do(lambda store: store.set_unsent(chat.id, text))
+            with suppress(NotFound):  # the chat was erased by another window: there is nothing to keep it with
+                self._do(lambda store: store.set_unsent(chat.id, text))
             self.chat = replace(chat, unsent=text)
 
     # ---- sending
@@ -124,7 +159,11 @@ class ChatSession:
         return self.sent is not None
 
     def send(self, text: str, attachments: Sequence[Attachment] = ()) -> Sent:
-        """Store the user's message at the end of the path and start the reply to it."""
+        """Store the user's message at the end of the path and start the reply to it. Raises AppError while another window
+        writes there."""
+        self.look_again()
+        if self.written_elsewhere:
+            raise AppError("another window is writing a reply in this chat; it goes on here when that is done")
         chat = self._stored()
         parent = self.path[-1].id if self.path else None
         return self._ask(chat, parent, text, attachments)
@@ -145,7 +184,7 @@ class ChatSession:
         asked, chat = self.path[at], self._stored()
         reply = self._do(lambda store: store.start_reply(chat.id, asked.id))
         self.sent = Sent(reply)
-        self.refresh()
+        self.refresh(reply.id)
         return self.sent
 
     def _ask(self, chat: Chat, parent: int | None, text: str, attachments: Sequence[Attachment]) -> Sent:
@@ -153,7 +192,7 @@ class ChatSession:
         reply = self._do(lambda store: store.start_reply(chat.id, prompt.id))
         self._do(lambda store: store.set_unsent(chat.id, ""))
         self.sent = Sent(reply, prompt)
-        self.refresh()
+        self.refresh(reply.id)
         return self.sent
 
     def job(self, overflow: OnContextFull) -> ReplyJob:
@@ -207,18 +246,25 @@ class ChatSession:
         if event.state == "cancelled" and not event.text.strip():
             prompt = sent.prompt if self.chat is not None and self.chat.id == sent.reply.chat_id else None
             unwanted = prompt if prompt is not None else sent.reply
-            self._do(lambda store: store.delete_message(unwanted.id))
+            with suppress(NotFound):  # deleted in another window meanwhile
+                self._do(lambda store: store.delete_message(unwanted.id))
             self.refresh_if_shown(unwanted.chat_id)
             return Ended(None, GivenBack(prompt.text, prompt.attachments) if prompt is not None else None)
         message = replace(sent.reply, text=event.text, packed_origins=pack_origins(event.spans), state=event.state)
         if self.chat is not None and self.chat.id == message.chat_id:
-            message = self._do(lambda store: store.message(event.message_id))
-            self.refresh()
+            self.refresh_if_shown(message.chat_id)
+            if self.gone:
+                self.path = [message if m.id == message.id else m for m in self.path]
+            message = next((m for m in self.path if m.id == message.id), message)
         return Ended(message)
 
     def refresh_if_shown(self, chat_id: int) -> None:
+        """Read the chat again if it is the one that is open. One that was deleted stays as it is shown: see `gone`."""
         if self.chat is not None and self.chat.id == chat_id:
-            self.refresh()
+            try:
+                self.refresh()
+            except NotFound:
+                self.gone = True
 
     # ---- branches, deleting
 
@@ -239,7 +285,7 @@ class ChatSession:
     def show(self, message_id: int) -> None:
         """Show the branch that this message is on."""
         self._do(lambda store: store.select(message_id))
-        self.refresh()
+        self.refresh(message_id)
 
     def copy_until(self, message_id: int) -> int:
         """A new chat that begins with a copy of the path down to that message; its id."""
@@ -251,8 +297,10 @@ class ChatSession:
 
     def delete(self, message_id: int) -> None:
         """Delete a message and all below it; `undo` brings them back."""
-        self._do(lambda store: store.delete_message(message_id))
         assert self.chat is not None
+        leaf = self.path[-1].id
+        self._do(lambda store: store.select(leaf))  # another window may show another branch: what is shown then is beside this one
+        self._do(lambda store: store.delete_message(message_id))
         self._deleted.append((self.chat.id, message_id))
         self.refresh()
 
@@ -280,7 +328,7 @@ class ChatSession:
             if self.chat is not None and chat_id == self.chat.id:
                 del self._deleted[at]
                 self._do(lambda store: store.restore_message(message_id))  # noqa: B023 - called at once
-                self.refresh()
+                self.refresh(message_id)
                 return message_id
         return None
 

@@ -42,12 +42,18 @@ _BELOW = """WITH RECURSIVE below(id, chat_id) AS (
 class Messages(Part):
     """The part of the store that knows messages."""
 
-    def path(self, chat_id: int) -> list[Message]:
-        """The branch shown, from the first message to the leaf; empty for a chat without messages."""
-        leaf = self._db.row("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,))
-        if leaf is None:
-            raise NotFound(f"chat {chat_id} is not there any more; it was deleted for good")
-        rows = self._db.rows(f"{_UPWARDS} SELECT {_COLUMNS_OF_M} FROM up JOIN messages m ON m.id = up.id", (leaf[0],))
+    def path(self, chat_id: int, through: int | None = None) -> list[Message]:
+        """The branch shown, from the first message to the leaf; empty for a chat without messages. With `through`, the
+        branch that this message is on (or what is left of those above it), to where it was last shown: several windows
+        may show different ones."""
+        with self._db.reading() as db:
+            leaf = db.execute("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,)).fetchone()
+            if leaf is None:
+                raise NotFound(f"chat {chat_id} is not there any more; it was deleted for good")
+            end = leaf[0]
+            if through is not None and (kept := self._last_left(db, chat_id, through)) is not None:
+                end = self._last_shown_below(db, kept)
+        rows = self._db.rows(f"{_UPWARDS} SELECT {_COLUMNS_OF_M} FROM up JOIN messages m ON m.id = up.id", (end,))
         # A parent is stored before its children, so the order of ids is the order of the branch.
         return [message_of(row) for row in sorted(rows, key=itemgetter(0))]
 
@@ -74,18 +80,29 @@ class Messages(Part):
         )
         return [row[0] for row in rows]
 
-    def branches(self, chat_id: int) -> dict[int, list[int]]:
-        """For each message of the branch shown that has siblings: all of them, as `siblings` would say, in one query."""
+    def branches(self, chat_id: int, leaf_id: int | None = None) -> dict[int, list[int]]:
+        """For each message of the branch shown (or of the one that ends in `leaf_id`) that has siblings: all of them, as
+        `siblings` would say, in one query."""
         rows = self._db.rows(
-            f"{_UPWARDS.replace('= ?', '= (SELECT leaf_id FROM chats WHERE id = :chat)')}"
+            f"{_UPWARDS.replace('= ?', '= coalesce(:leaf, (SELECT leaf_id FROM chats WHERE id = :chat))')}"
             " SELECT up.id, s.id FROM up JOIN messages s ON s.chat_id = :chat AND s.parent_id IS up.parent_id"
             " WHERE s.deleted IS NULL ORDER BY up.id, s.id",
-            {"chat": chat_id},
+            {"chat": chat_id, "leaf": leaf_id},
         )
         found: dict[int, list[int]] = {}
         for shown, sibling in rows:
             found.setdefault(shown, []).append(sibling)
         return {shown: siblings for shown, siblings in found.items() if len(siblings) > 1}
+
+    def stamp(self, chat_id: int, leaf_id: int | None) -> tuple[Any, ...]:
+        """Differs after anything of the chat that a window shows has changed: its messages and branches, name and settings,
+        whether it is deleted, how far the message `leaf_id` has grown. A look of microseconds."""
+        row = self._db.row(
+            "SELECT c.shows, c.title, c.settings, c.deleted, m.state, length(m.text)"
+            " FROM chats c LEFT JOIN messages m ON m.id = ? WHERE c.id = ?",
+            (leaf_id, chat_id),
+        )
+        return () if row is None else tuple(row)
 
     def add_message(
         self, chat_id: int, parent_id: int | None, role: Role, text: str,
@@ -138,6 +155,8 @@ class Messages(Part):
                 ).fetchall()
                 leaves = [self._last_shown_below(db, row[0]) for row in beside]
                 self._show(db, chat_id, self._latest(db, leaves) if leaves else parent_id)
+            else:
+                self._show(db, chat_id, shown)  # as before; but another window may show the other branch
 
     def restore_message(self, message_id: int) -> None:
         """Undo `delete_message(message_id)` and show the message again. Raises NotFound if it was purged, or a message
@@ -234,6 +253,14 @@ class Messages(Part):
     def _show(self, db: sqlite3.Connection, chat_id: int, leaf_id: int | None) -> None:
         db.execute("UPDATE chats SET leaf_id = ?, shows = shows + 1 WHERE id = ?", (leaf_id, chat_id))
         db.execute("UPDATE messages SET shown = (SELECT shows FROM chats WHERE id = ?) WHERE id = ?", (chat_id, leaf_id))
+
+    def _last_left(self, db: sqlite3.Connection, chat_id: int, message_id: int) -> int | None:
+        """The message, or the nearest above it that is not deleted."""
+        left: int | None = db.execute(
+            f"{_UPWARDS} SELECT max(m.id) FROM up JOIN messages m ON m.id = up.id WHERE m.deleted IS NULL AND m.chat_id = ?",
+            (message_id, chat_id),
+        ).fetchone()[0]
+        return left
 
     def _last_shown_below(self, db: sqlite3.Connection, message_id: int) -> int:
         """The message itself if nothing below it is left."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from app.chat.conversation import Attachment, Message, pack_origins
 from app.chat.engine_host import EngineHost
 from app.chat.events import HostNotice, PromptRead, ReplyEnded, ReplyGrew
+from app.chat.origins import spans_from
 from app.chat.session import ChatSession, GivenBack, Sent
 from app.settings import OnContextFull
 from app.tui.keys import shown_key
@@ -20,6 +21,8 @@ from app.tui.widgets.transcript import Transcript
 LONG_PROMPT = 256
 """Tokens to read before a progress bar is worth showing."""
 ELSEWHERE = "a reply is being written in another chat; Esc stops it"
+ANOTHER_WINDOW = "another window is writing this reply…"
+GONE = "this chat was deleted in another window; a message sent here brings it back"
 FORGOTTEN = "· · ·  the model no longer reads what is above this line  · · ·"
 
 
@@ -69,6 +72,36 @@ class Replies:
         self._transcript.mark(self._session.first_read(dropped) if isinstance(dropped, int) else None, FORGOTTEN)
         if self._session.sent is not None and not self._transcript.holds(self._session.sent.reply.id):
             self._activity.wait(ELSEWHERE)
+
+    # ---- what other windows do
+
+    async def look_again(self) -> bool:
+        """Show what other windows have changed in this chat; whether there was anything. To be called every second."""
+        before = self._session.path[-1] if self._session.path else None
+        changed = self._session.look_again()
+        if changed:
+            await self.show_path()
+            if self._session.gone:
+                self._activity.remark(GONE)
+            if before is not None and before.state == "streaming":
+                self._go_on(before)
+        writing = self._session.written_elsewhere
+        if writing and not self._activity.text:
+            self._activity.wait(ANOTHER_WINDOW)
+        elif not writing and self._activity.text == ANOTHER_WINDOW:
+            self._activity.clear()
+        return changed
+
+    def _go_on(self, before: Message) -> None:
+        """Show more of a reply that another window writes."""
+        now = next((message for message in reversed(self._session.path) if message.id == before.id), None)
+        view = self._transcript.view(before.id)
+        if now is None or view is None:
+            return
+        if now.state == "streaming":
+            view.grow(now.text[len(before.text) :], spans_from(now.origins, len(before.text)))
+        else:
+            view.finish(now)
 
     # ---- what the host says
 
@@ -124,6 +157,7 @@ class Replies:
         self._transcript.replace(ended.message)
         if (view := self._transcript.view(ended.message.id)) is not None:
             view.finish(ended.message)
+        await self.show_path()  # another window may have gone on below it
         return None
 
     def _is_ours(self, message_id: int) -> bool:
