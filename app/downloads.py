@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.filesize import decimal
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -19,6 +18,7 @@ from rich.progress import (
 from app.errors import Interrupted
 from app.interrupt import Interrupt
 from app.terminal import progress, say
+from app.units import byte_size
 from models import DownloadCancelled, DownloadProgress, ModelFile, download
 
 
@@ -43,7 +43,7 @@ def fetch(files: Sequence[ModelFile], models_dir: Path, *, offline: bool = False
 def total_size(files: Sequence[ModelFile]) -> str:
     """`1.6 GB`, or `unknown size` where the catalogue does not know one of them."""
     sizes = [file.bytes for file in files]
-    return "unknown size" if None in sizes else decimal(sum(size for size in sizes if size))
+    return "unknown size" if None in sizes else byte_size(sum(size for size in sizes if size))
 
 
 class _Rows:
@@ -69,7 +69,7 @@ class _Rows:
     def _announce(self, report: DownloadProgress) -> None:
         if report.phase == "downloading" and report.source and report.index not in self._announced:
             self._announced.add(report.index)
-            size = f" ({decimal(report.total_bytes)})" if report.total_bytes else ""
+            size = f" ({byte_size(report.total_bytes)})" if report.total_bytes else ""
             say(f"fetching {report.name}{size} from the {report.source}")
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from app.options import LoadChoices
 from app.plan import plan_pair
 from app.selection import Choice, Selection, Selector
+from app.units import gb
 from models import (
     DoesNotFit,
     Hardware,
@@ -180,7 +181,7 @@ def _by_size_alone(size: int, machine: Hardware) -> dict[str, Any]:
     """What can be said of files whose layers nobody wrote down."""
     free = machine.available_bytes + sum(device.free_bytes for device in machine.devices if not device.unified)
     if size > free:
-        return {"verdict": "no", "reason": f"has files of {size / 1e9:.1f} GB and {free / 1e9:.1f} GB of memory are free"}
+        return {"verdict": "no", "reason": f"has files of {gb(size)} GB and {gb(free)} GB of memory are free"}
     return {"verdict": "unknown", "reason": "known only once it is here"}
 
 

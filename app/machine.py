@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from app.units import gb
 from models import Device, Hardware, probe
 
 
@@ -39,7 +40,7 @@ def shares_memory(gpu: Gpu) -> bool:
 def describe_machine(machine: Hardware) -> str:
     """`8 cores, 12.1 of 16.0 GB memory free, CUDA0 7.5 GB free, 80 GB of disk free`."""
     gpus = [f"{device.name} {gb(device.free_bytes)} of {gb(device.total_bytes)} GB free" for device in machine.devices]
-    disk = f"{machine.disk_free_bytes / 1e9:.0f} GB of disk free"
+    disk = f"{gb(machine.disk_free_bytes, 0)} GB of disk free"
     return ", ".join([*cores_and_memory(machine), *(gpus or ["no GPU that this build can use"]), disk])
 
 
@@ -47,8 +48,3 @@ def cores_and_memory(machine: Hardware) -> tuple[str, str]:
     """`8 cores` and `12.1 of 16.0 GB memory free`."""
     cores = f"{machine.physical_cores} core{'s' if machine.physical_cores != 1 else ''}"
     return cores, f"{gb(machine.available_bytes)} of {gb(machine.ram_bytes)} GB memory free"
-
-
-def gb(size: int) -> str:
-    """Billions of bytes, to a tenth."""
-    return f"{size / 1e9:.1f}"

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from app.errors import AppError
+from app.units import byte_size
 
-LIMIT_BYTES = 32 * 1024 * 1024
+LIMIT_BYTES = 32_000_000
 """More than the longest context any model has; stops `-f /dev/zero` and a mistaken `-f model.gguf` early."""
 
 
@@ -56,7 +57,7 @@ def _decode(stream: BinaryIO, name: str, label: str) -> Material:
     if b"\0" in data:
         raise AppError(f"{name} is binary, not text (byte {data.index(0)} is zero)")
     if len(data) > LIMIT_BYTES:
-        raise AppError(f"{name} is larger than {LIMIT_BYTES >> 20} MiB, more than any model can read")
+        raise AppError(f"{name} is larger than {byte_size(LIMIT_BYTES)}, more than any model can read")
     try:
         return Material(label, data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

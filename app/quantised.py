@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from rich.filesize import decimal
 
 from app.errors import AppError, Interrupted
 from app.selection import Selector
+from app.units import byte_size
 from models import BadGguf, DiskFull, DownloadCancelled, Inventory, ModelBusy, read_gguf
 from models.file_types import FULL_PRECISION, quantisation_of
 from models.inventory import LOCK_SUFFIX, hash_file
@@ -101,7 +101,7 @@ def check_room(job: Job, size: int | None) -> None:
     free = shutil.disk_usage(job.destination.parent).free
     if free < needed:
         raise DiskFull(
-            f"the result takes {decimal(needed - SPARE_BYTES)} and {decimal(free)} are free at {job.destination.parent}; "
+            f"the result takes {byte_size(needed - SPARE_BYTES)} and {byte_size(free)} are free at {job.destination.parent}; "
             "free some room, choose a smaller format, or set PACELINE_MODELS to a bigger disk"
         )
 

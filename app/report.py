@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from app import __version__
 from app.tune.store import in_words
+from app.units import gb
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -68,7 +69,7 @@ def stats_lines(report: Mapping[str, Any], load_seconds: float, tuned: Mapping[s
         lines.append(("kept", _joined(kept, f"{speculation['acceptance_rate']:.0%}")))
     lines.append(("", str(speculation.get("state") or "")))
     if peak := report.get("memory", {}).get("peak_rss_bytes"):
-        lines.append(("memory", f"{peak / 1e9:.2f} GB peak"))
+        lines.append(("memory", f"{gb(peak, 2)} GB peak"))
     lines.append(("tuned", in_words(tuned)))
     return [(label, value) for label, value in lines if value]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.terminal import WIDE
+from app.units import gb
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -76,7 +77,7 @@ def interval(low: float | None, high: float | None, form: str = ".2f") -> str:
 
 
 def gigabytes(size: int | None) -> str:
-    return "" if size is None else f"{size / 1e9:.2f} GB"
+    return "" if size is None else f"{gb(size, 2)} GB"
 
 
 def _bare(*columns: str, numbers: Sequence[str]) -> Table:

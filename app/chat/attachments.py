@@ -14,8 +14,9 @@ from pathlib import Path
 from app.chat.conversation import Attachment
 from app.errors import AppError
 from app.prompt import Material, compose, read_file
+from app.units import byte_size
 
-LIMIT_BYTES = 4 * 1024 * 1024
+LIMIT_BYTES = 4_000_000
 """A million tokens, more than any context here; keeps a mistaken `@` of a log file from filling memory."""
 PASTED = "Pasted text "
 
@@ -93,8 +94,8 @@ def read(mention: Mention) -> Attachment | Refused:
         if not mention.path.is_dir():
             if not mention.path.is_file():
                 return Refused(mention.typed, f"{mention.typed} is a device or a pipe, not a file")
-            if (size := mention.path.stat().st_size) > LIMIT_BYTES:
-                return Refused(mention.typed, f"{mention.typed} has {size / 2**20:,.0f} MiB; at most {LIMIT_BYTES >> 20} can be attached")
+            if mention.path.stat().st_size > LIMIT_BYTES:
+                return Refused(mention.typed, f"{mention.typed} is larger than {byte_size(LIMIT_BYTES)}, the most that can be attached")
         return Attachment(mention.typed, read_file(mention.path).text)
     except AppError as error:
         return Refused(mention.typed, str(error).replace(str(mention.path), mention.typed))

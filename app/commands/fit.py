@@ -97,7 +97,8 @@ def recommend(as_json: bool) -> int:
 
 def details(fit: Fit, machine: Hardware) -> list[tuple[str, str]]:
     """One pair, a fact a line."""
-    from app.machine import describe_machine, gb
+    from app.machine import describe_machine
+    from app.units import gb
 
     lines = [("pair", f"{fit.name}: {fit.title}" if fit.title else fit.name)]
     lines.append(("models", f"{fit.target}, drafted for by {fit.draft}" if fit.draft else f"{fit.target}, no draft"))
@@ -118,9 +119,11 @@ def details(fit: Fit, machine: Hardware) -> list[tuple[str, str]]:
 
 
 def _files(fit: Fit) -> str:
+    from app.units import byte_size
+
     if not fit.download_bytes:
         return "here" if fit.verdict not in ("unknown", "unusable") else "size not known"
-    size = f"{fit.download_bytes / 1e9:.1f} GB to download"
+    size = f"{byte_size(fit.download_bytes)} to download"
     return size if fit.enough_disk else f"{size}, more than the disk has room for"
 
 
@@ -140,7 +143,7 @@ def _table(fits: list[Fit], *, gpu: bool) -> Any:
 
 
 def _row(fit: Fit, gpu: bool) -> list[str]:
-    from app.machine import gb
+    from app.units import gb
     from models import DoesNotFit
 
     plan = fit.plan

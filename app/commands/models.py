@@ -54,10 +54,9 @@ def pull(name: str, offline: bool, as_json: bool) -> None:
 @as_json_option
 def list_(as_json: bool) -> None:
     """Show the model files on this disk."""
-    from rich.filesize import decimal
-
     from app.tables import table
     from app.terminal import print_table, say, write_out
+    from app.units import byte_size
     from models.imports import Imports
 
     inventory = _selector().inventory
@@ -69,8 +68,8 @@ def list_(as_json: bool) -> None:
     elif not found and not imported:
         say(f"no models in {inventory.models_dir} yet; `paceline models pull starter` fetches the starter pair")
     else:
-        rows = [(model.name, decimal(model.bytes), str(model.state)) for model in found]
-        rows += [(model.name, decimal(model.bytes), model.state) for model in imported]
+        rows = [(model.name, byte_size(model.bytes), str(model.state)) for model in found]
+        rows += [(model.name, byte_size(model.bytes), model.state) for model in imported]
         print_table(table(("model", "size", "state"), rows))
 
 
@@ -100,11 +99,10 @@ def pairs(as_json: bool) -> None:
 @as_json_option
 def remove(name: str, as_json: bool) -> None:
     """Delete a pair or a file, named as in `pull` or as in `list`. Of an imported model only the entry goes."""
-    from rich.filesize import decimal
-
     from app.errors import AppError
     from app.quantised import FOLDER as QUANTISED
     from app.terminal import write_out
+    from app.units import byte_size
     from models.imports import Imports
 
     selector = _selector()
@@ -119,7 +117,7 @@ def remove(name: str, as_json: bool) -> None:
         freed = sum(inventory.remove(file) for file in selector.files_named(name))
     if not freed:
         raise AppError(f"nothing of {name} is on this disk")
-    write_out(json.dumps({"freed_bytes": freed}) + "\n" if as_json else f"{name} is gone; {decimal(freed)} freed\n")
+    write_out(json.dumps({"freed_bytes": freed}) + "\n" if as_json else f"{name} is gone; {byte_size(freed)} freed\n")
 
 
 def _selector() -> Selector:

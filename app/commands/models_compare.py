@@ -103,9 +103,8 @@ def _as_json(name: str, pair: LocalPair, result: Measured) -> dict[str, Any]:
 
 
 def _table(names: tuple[str, str], pairs: tuple[LocalPair, LocalPair], results: list[Measured]) -> Any:
-    from rich.filesize import decimal
-
     from app.tables import table
+    from app.units import byte_size
     from engine.measure import BLOCK, DRAFTED
 
     def cells(kind: str, values: list[Any]) -> tuple[str, ...]:
@@ -114,8 +113,8 @@ def _table(names: tuple[str, str], pairs: tuple[LocalPair, LocalPair], results: 
     drafts = [pair.draft.path.stem if pair.draft else None for pair in pairs]
     rows = [
         cells("draft", drafts),
-        cells("file", [decimal(pair.target.path.stat().st_size) for pair in pairs]),
-        cells("peak memory", [decimal(r.peak_bytes) if r.peak_bytes else None for r in results]),
+        cells("file", [byte_size(pair.target.path.stat().st_size) for pair in pairs]),
+        cells("peak memory", [byte_size(r.peak_bytes) if r.peak_bytes else None for r in results]),
         cells("one token", [f"{r.row_seconds * 1000:.1f} ms" for r in results]),
         cells(f"a block of {BLOCK}", [f"{r.block_seconds * 1000:.1f} ms" for r in results]),
         cells("without draft", [f"{r.plain_rate:.1f} tokens/s" for r in results]),

@@ -59,11 +59,10 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _print(outcome: Outcome) -> None:
-    from rich.filesize import decimal
-
     from app.sanitize import sanitize
     from app.tables import table
     from app.terminal import print_table, say
+    from app.units import byte_size
 
     drafts = defaultdict(list)
     for pair in outcome.pairings:
@@ -73,7 +72,7 @@ def _print(outcome: Outcome) -> None:
         model = one.model
         kind = f"{model.quantisation}, the catalogue's {one.catalogue_name}" if one.catalogue_name else model.quantisation
         rows.append((
-            model.name, decimal(model.bytes), kind, sanitize(model.architecture), model.origin,
+            model.name, byte_size(model.bytes), kind, sanitize(model.architecture), model.origin,
             ", ".join(drafts.pop(model.name, [])) or "-",
         ))
     print_table(table(("model", "size", "quantisation", "kind", "from", "drafts for it"), rows))

@@ -30,13 +30,12 @@ def quantize(source: str, type_name: str | None, role: str, threads: int | None,
     SRC is a path, a pair or a model on this disk. The result joins the models directory under a name that --target and
     --draft take. Ctrl-C leaves nothing behind.
     """
-    from rich.filesize import decimal
-
     from app.interrupt import Interrupt
     from app.paths import Paths
     from app.quantised import enter, job_for, place_for
     from app.selection import Selector
     from app.terminal import say, write_out
+    from app.units import byte_size
     from engine.quantize import UNFINISHED
 
     paths = Paths.find()
@@ -57,7 +56,7 @@ def quantize(source: str, type_name: str | None, role: str, threads: int | None,
             "seconds": round(seconds, 1),
         }) + "\n")
         return
-    say(f"{name}: {decimal(size)}, {wanted}, made in {seconds:.0f} s; use it with --{role} {name}")
+    say(f"{name}: {byte_size(size)}, {wanted}, made in {seconds:.0f} s; use it with --{role} {name}")
     write_out(f"{job.destination}\n")
 
 

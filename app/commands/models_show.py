@@ -54,7 +54,7 @@ def _pair_lines(pair: Pair) -> list[tuple[str, str]]:
 
 def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """What is known, a fact a line; a fact that is not known has no line."""
-    from rich.filesize import decimal
+    from app.units import byte_size
 
     def text(key: str, unit: str = "") -> str:
         value = facts.get(key)
@@ -73,7 +73,7 @@ def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("cannot be used", text("unusable")),
         ("file", text("path")),
         ("hub", f"{facts['repo']}/{facts['file']}" if facts.get("repo") else ""),
-        ("size", beside(decimal(facts["bytes"]) if facts.get("bytes") else "", text("pieces", " files"))),
+        ("size", beside(byte_size(facts["bytes"]) if facts.get("bytes") else "", text("pieces", " files"))),
         ("quantisation", text("quantisation")),
         ("licence", beside(text("licence"), "to be accepted on the hub first" if facts.get("gated") else "")),
         ("architecture", text("architecture")),
@@ -94,13 +94,13 @@ def _model_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _state_line(facts: dict[str, Any]) -> str:
-    from rich.filesize import decimal
+    from app.units import byte_size
 
     match facts["state"]:
         case "whole":
             return f"on this disk, verified {facts['verified_at'][:10]} ({facts['origin']})"
         case "partial":
-            return f"partly here: {decimal(facts['bytes_here'])}; `paceline models pull` goes on"
+            return f"partly here: {byte_size(facts['bytes_here'])}; `paceline models pull` goes on"
         case "imported":
             return f"imported ({facts['origin']}), " + ("SHA-256 computed" if facts.get("sha256") else "SHA-256 not computed")
         case "changed":

@@ -13,6 +13,7 @@ from typing import Literal
 from app.doctor.cpu import build_features, unused_features
 from app.doctor.facts import Facts
 from app.doctor.gpu import BACKENDS, PresentGpu, missing_toolkit, reinstall_command
+from app.units import gb
 
 LOW_DISK_BYTES = 2_000_000_000
 """Less than this and the starter pair would not come."""
@@ -91,7 +92,7 @@ def _folders(facts: Facts) -> Iterator[Finding]:
     if facts.machine.disk_free_bytes < LOW_DISK_BYTES:
         level: Literal["problem", "note"] = "note" if facts.pairs_here else "problem"
         yield Finding(
-            level, f"{facts.machine.disk_free_bytes / 1e9:.1f} GB are free on the disk where models go",
+            level, f"{gb(facts.machine.disk_free_bytes)} GB are free on the disk where models go",
             "free some, or set PACELINE_MODELS to a folder on another disk",
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from app.doctor.checks import Finding, healthy
 from app.doctor.cpu import build_features
 from app.doctor.facts import Facts
-from app.machine import gb
+from app.units import gb
 
 Line = tuple[str, str]
 
@@ -56,7 +56,7 @@ def _hardware(facts: Facts) -> Iterator[Line]:
     spare = sorted(facts.cpu - used) if used else []
     yield "CPU", f"{machine.physical_cores} cores; in use: {features}" + (f"; unused: {' '.join(spare)}" if spare else "")
     yield "memory", f"{gb(machine.available_bytes)} of {gb(machine.ram_bytes)} GB free"
-    yield "disk", f"{machine.disk_free_bytes / 1e9:.0f} GB free where models go"
+    yield "disk", f"{gb(machine.disk_free_bytes, 0)} GB free where models go"
 
 
 def _models(facts: Facts) -> Iterator[Line]:

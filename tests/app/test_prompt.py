@@ -42,7 +42,7 @@ def test_a_byte_order_mark_is_no_text() -> None:
     [
         (b"GGUF\x03\x00\x00", "is binary, not text (byte 5 is zero)"),
         (b"caf\xe9", "is not UTF-8 text (byte 3 does not decode)"),
-        (b"a" * (LIMIT_BYTES + 1), "is larger than 32 MiB"),
+        (b"a" * (LIMIT_BYTES + 1), "is larger than 32 MB"),
     ],
 )
 def test_what_is_no_text_is_refused_by_name(tmp_path: Path, content: bytes, complaint: str) -> None:

@@ -33,6 +33,7 @@ from app.tui.widgets.pace import PacePanel
 from app.tui.widgets.prompt import Prompt
 from app.tui.widgets.status import Activity, StatusLine, pair_name
 from app.tui.widgets.transcript import Transcript
+from app.units import gb
 
 WIDE = 110
 """Columns from which on the pace panel stands at the side."""
@@ -225,7 +226,7 @@ class ChatScreen(Screen[None]):
             case told.ModelReady():
                 self._ready(event)
             case told.ModelMissing(files, size):
-                much = f" ({size / 1e9:.1f} GB)" if size else ""
+                much = f" ({gb(size)} GB)" if size else ""
                 self._without_model(f"not on this disk: {', '.join(files)}{much} · {shown_key(self.app, 'models')} fetches them")
             case told.ModelFailed(text) if self.host.state in ("ready", "replying"):  # the one that was loaded still is
                 self.status.model = self._pair

@@ -24,7 +24,6 @@ from textual.worker import get_current_worker
 from app.chat.model_choice import USUAL_CONTEXTS, Models, Offer, is_offline
 from app.errors import AppError
 from app.fit import recommend
-from app.machine import gb
 from app.options import LoadChoices
 from app.paths import Paths
 from app.sanitize import sanitize
@@ -34,6 +33,7 @@ from app.tui.widgets.download_meter import DownloadMeter
 from app.tui.widgets.download_panel import DownloadPanel
 from app.tui.widgets.offer_text import details, files, machine_line, title_of, why_not
 from app.tui.widgets.pair_list import PairList
+from app.units import gb
 from models import DownloadCancelled, ModelsError, download
 
 FIRST = "No model is here yet. Enter downloads this pair, then the chat begins."

@@ -10,7 +10,8 @@ from textual.widgets import Static
 from app.sanitize import sanitize
 from app.tui.widgets.download_meter import DownloadMeter, FileRow
 from app.tui.widgets.offer_text import HERE
-from app.tui.widgets.pace_text import MUTED, TARGET, apart, bar, size
+from app.tui.widgets.pace_text import MUTED, TARGET, apart, bar
+from app.units import byte_size
 
 REFRESH_SECONDS = 0.2
 
@@ -55,11 +56,11 @@ def lines(meter: DownloadMeter, now: float, width: int) -> list[Content]:
 def _file(row: FileRow, width: int) -> list[Content]:
     phase = "" if row.phase == "downloading" else f" ({row.phase})"
     fraction = row.done / row.total if row.total else 0.0
-    total = f" of {size(row.total)}" if row.total else ""
+    total = f" of {byte_size(row.total)}" if row.total else ""
     rate = f"{row.rate / 1e6:.1f} MB/s" if row.rate and row.phase == "downloading" else ""
     left = f"{time_left(row.seconds_left)} left" if rate and row.seconds_left is not None else ""
     done = f"{HERE} here" if row.total and row.done >= row.total else ""
-    figures = " · ".join(part for part in (f"{size(row.done)}{total}", done or rate, left) if part)
+    figures = " · ".join(part for part in (f"{byte_size(row.done)}{total}", done or rate, left) if part)
     return [
         apart(Content.styled(f"{sanitize(row.name)}{phase}", "bold"), Content(figures), width),
         Content.assemble(bar(fraction, max(8, width - 5), TARGET), f" {min(1.0, fraction):4.0%}"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from textual.content import Content
 
 from app.chat.memory_needs import Needs
-from app.tui.widgets.pace_text import DENSE, MODEL, MUTED, NGRAM, SOLID, TARGET, TRACK, Share, size, stacked
+from app.tui.widgets.pace_text import DENSE, MODEL, MUTED, NGRAM, SOLID, TARGET, TRACK, Share, stacked
+from app.units import byte_size
 
 MEDIUM, FAINT = "▒", "░"
 
@@ -17,7 +18,7 @@ def memory_bar(needs: Needs, width: int) -> Content:
 
 def memory_legend(needs: Needs) -> list[Content]:
     """The parts with their bytes, in the bar's order."""
-    return [Content.assemble((part.fill, part.style), f" {part.name} {size(round(part.amount))}") for part in _parts(needs) if part.amount]
+    return [Content.assemble((part.fill, part.style), f" {part.name} {byte_size(round(part.amount))}") for part in _parts(needs) if part.amount]
 
 
 def _parts(needs: Needs) -> list[Share]:

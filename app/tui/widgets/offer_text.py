@@ -7,10 +7,11 @@ from textual.content import Content
 from app.chat.memory_needs import needs_of
 from app.chat.model_choice import Offer
 from app.fit import tokens_per_second
-from app.machine import cores_and_memory, gb
+from app.machine import cores_and_memory
 from app.sanitize import sanitize
 from app.tui.widgets.memory_bar import memory_bar, memory_legend
-from app.tui.widgets.pace_text import MUTED, flow, size
+from app.tui.widgets.pace_text import MUTED, flow
+from app.units import byte_size, gb
 from models import Hardware
 
 CURRENT, HERE, BETWEEN = "›", "✓", " · "
@@ -39,7 +40,7 @@ def row(offer: Offer, machine: Hardware, width: int, *, current: bool) -> Conten
 def machine_line(machine: Hardware) -> str:
     """Cores, memory, GPUs and disk, in less than a line of 80 cells where there is one GPU at most."""
     gpus = [f"{_line(gpu.name)} {gb(gpu.free_bytes)} of {gb(gpu.total_bytes)} GB" for gpu in machine.devices]
-    return BETWEEN.join([*cores_and_memory(machine), *(gpus or ["no GPU"]), f"{machine.disk_free_bytes / 1e9:.0f} GB disk free"])
+    return BETWEEN.join([*cores_and_memory(machine), *(gpus or ["no GPU"]), f"{gb(machine.disk_free_bytes, 0)} GB disk free"])
 
 
 def files(offer: Offer) -> str:
@@ -49,9 +50,9 @@ def files(offer: Offer) -> str:
     if any(piece.bytes is None for file in offer.files for piece in file.pieces()):
         return "size known when it is asked for"
     if offer.partial_bytes:
-        return f"{size(offer.partial_bytes)} of {size(offer.fit.download_bytes)} here"
+        return f"{byte_size(offer.partial_bytes)} of {byte_size(offer.fit.download_bytes)} here"
     room = "" if offer.fit.enough_disk else ", no room on the disk"
-    return f"{size(offer.fit.download_bytes)} to download{room}"
+    return f"{byte_size(offer.fit.download_bytes)} to download{room}"
 
 
 def why_not(offer: Offer) -> str:

@@ -29,11 +29,11 @@ from app.tui.widgets.pace_text import (
     columns,
     flow,
     legend,
-    size,
     sparkline,
     stacked,
     wrapped,
 )
+from app.units import byte_size
 
 COLUMN_ROWS = 12
 """Height from which the panel is a column."""
@@ -123,7 +123,7 @@ def _rows(sections: Sequence[Section]) -> int:
 def strip(pace: PaceSnapshot, width: int, height: int, *, live: bool) -> list[Content]:
     """The same on five lines and less, the most telling first."""
     times = _beside("time", _times(pace), f"context {pace.context_used:,}/{pace.context_size:,}", width)
-    memory = size(pace.memory_bytes) if pace.memory_bytes else ""
+    memory = byte_size(pace.memory_bytes) if pace.memory_bytes else ""
     origins = _beside("from", _origins(pace), memory, width, counts=True)
     state = wrapped(pace.state, width, max(1, height - 3))
     order = [_headline(pace, width, live=live), times, origins, *state] if height > 3 else [_headline(pace, width, live=live), *state, times]
@@ -224,7 +224,7 @@ def _context(pace: PaceSnapshot, width: int) -> list[Content]:
     lines = [
         _named("Context", f"{pace.context_used:,} of {pace.context_size:,}", width), bar(_used(pace), width, TARGET),
     ]
-    return [*lines, _named("Memory", size(pace.memory_bytes), width)] if pace.memory_bytes else lines
+    return [*lines, _named("Memory", byte_size(pace.memory_bytes), width)] if pace.memory_bytes else lines
 
 
 def _parts(name: str, total: str, shares: Sequence[Share], width: int, *, counts: bool = False) -> list[Content]:

@@ -110,11 +110,6 @@ def apart(left: Content, right: Content, width: int) -> Content:
     return Content.assemble(left, " " * max(1, width - left.cell_length - right.cell_length), right)
 
 
-def size(count: int) -> str:
-    """Bytes in words: `2.1 GB`."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
-
-
 def _amount(amount: float, total: float, *, counts: bool) -> str:
     if counts:
         return f"{amount:,.0f}"

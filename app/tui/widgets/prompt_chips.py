@@ -21,6 +21,7 @@ from app.chat.attachments import Refused, too_long
 from app.chat.conversation import Attachment
 from app.tui.keys import shown_key
 from app.tui.widgets.prompt_attachments import Attached, Record, gathered
+from app.units import byte_size
 
 TAG = "prompt:"
 
@@ -162,14 +163,10 @@ class Chips(Static):
             self.leave_out(name)
 
     def _chip(self, item: Attachment) -> Text:
-        size = f"{item.tokens:,} tokens" if item.tokens is not None else _size(len(item.text.encode()))
+        amount = f"{item.tokens:,} tokens" if item.tokens is not None else byte_size(len(item.text.encode()))
         mark = Style(meta={"chip": item.name})
         name, quiet = (self.get_component_rich_style(part) for part in ("chips--name", "chips--quiet"))
-        return Text.assemble((f" {item.name} ", name + mark), (f" {size}", quiet + mark))
+        return Text.assemble((f" {item.name} ", name + mark), (f" {amount}", quiet + mark))
 
     def _problem(self, reason: str, name: str) -> Text:
         return Text(f"✗ {reason}", self.get_component_rich_style("chips--problem") + Style(meta={"chip": name}))
-
-
-def _size(size: int) -> str:
-    return f"{size:,} bytes" if size < 1024 else f"{size / 1024:,.0f} KiB" if size < 1 << 20 else f"{size / 2**20:,.1f} MiB"

@@ -72,7 +72,7 @@ def test_a_text_file_is_read(folder: Path) -> None:
     [
         (b"GGUF\0", "thing is binary, not text (byte 4 is zero)"),
         (b"caf\xe9", "thing is not UTF-8 text (byte 3 does not decode)"),
-        (b"a" * (LIMIT_BYTES + 1), "thing has 4 MiB; at most 4 can be attached"),
+        (b"a" * (LIMIT_BYTES + 1), "thing is larger than 4.0 MB, the most that can be attached"),
     ],
 )
 def test_what_is_no_text_is_refused_in_one_line(folder: Path, content: bytes, reason: str) -> None:
