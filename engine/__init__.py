@@ -27,6 +27,7 @@ from engine.values import (
     PrefillProgress,
     RoundDone,
     TextDelta,
+    Written,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
     "BadRequest", "ChatMessage", "ContextFull", "DecodeFailed", "Engine", "EngineDied", "EngineError",
     "EngineProcess", "Finished", "GenerationEvent", "GenerationRequest", "LoadCancelled", "LoadConfig", "LoadFailed",
     "LoadProgress", "Notice", "PrefillProgress", "RoundDone", "SamplingParams", "StateNotSaved", "TemplateFailed", "TextDelta",
+    "Written",
 ]
 
 

@@ -39,6 +39,7 @@ from engine.values import (
     RoundDone,
     TextDelta,
     TokenId,
+    Written,
 )
 from engine.verify import accept_block, accept_by_match, resample
 
@@ -65,6 +66,11 @@ class Reply:
     tokens: list[TokenId] = field(default_factory=list)
     """The reply's ids, without the token that ended it."""
     reason: FinishReason | None = None
+
+    @property
+    def written(self) -> Written:
+        """As tokens."""
+        return Written(tuple(self.prompt), tuple(self.tokens), self.reason == "stop" and not self.stream.stopped)
 
     @property
     def drafters(self) -> list[Drafter]:

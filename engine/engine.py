@@ -248,7 +248,7 @@ class Engine:
             report["memory"]["device_used_bytes"] = used
         if joules := energy.joules():
             report["energy_joules"] = joules
-        yield Finished(reply.reason, reply.text, {"finish_reason": reply.reason, **report, "seed": seed})
+        yield Finished(reply.reason, reply.text, {"finish_reason": reply.reason, **report, "seed": seed}, reply.written)
 
     def _build_prompt(self, request: GenerationRequest) -> Prompt:
         """The prompt, with room for a reply where the messages allow it."""
@@ -284,7 +284,7 @@ class Engine:
         return len(self.target.encode(text, special=False))
 
     def shadow_check(self, request: GenerationRequest, finished: Finished) -> ShadowResult:
-        """Read `finished`, the last reply, again under the target alone (engine/shadow.py); `cancel` stops that too."""
+        """Read the reply `finished` again under the target alone (engine/shadow.py); `cancel` stops that too."""
         self._cancel.clear()
         return self.reread(request, finished)
 
@@ -292,7 +292,12 @@ class Engine:
         """`shadow_check` without lowering the cancel flag first (see `run`)."""
         self._check_open()
         self._end_reply()
-        return check_reply(self, request, finished)
+        return check_reply(self, request, finished.written)
+
+    def open_cache(self, n_ctx: int, max_outputs: int) -> Context:
+        """Another cache of the target's, of `n_ctx` tokens and at most `max_outputs` rows of logits, for whoever closes
+        it before the engine; `cancel` stops its decodes, too. Raises LoadFailed."""
+        return open_context(self.config, self.target, n_ctx, max_outputs, self._cancel)
 
     def known_as(self, request: GenerationRequest, finished: Finished, text: str) -> None:
         """Whoever asked for the reply `finished` has kept another text of it (without what must not be printed, say): a

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from engine.llama.model import Model
 from engine.llama.sampler import SamplerChain
-from engine.loading import open_context
 from engine.sampling import Distribution, SamplingParams
-from engine.values import Finished, GenerationRequest, TokenId
+from engine.values import TokenId
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -67,7 +66,7 @@ class Rereader:
         n_ctx = min(engine.context, max(length, 256))
         self.model: Model = engine.target
         self.max_rows = min(MAX_ROWS, engine.config.batch, n_ctx)
-        self.context = open_context(engine.config, engine.target, n_ctx, self.max_rows, engine._cancel)
+        self.context = engine.open_cache(n_ctx, self.max_rows)
         self._prompt: tuple[TokenId, ...] = ()
         self._ends: NDArray[np.int64] | None = None
 
@@ -252,29 +251,3 @@ def rounding(readings: Iterable[tuple[Sequence[Place], Sequence[Place]]]) -> Rou
             squares += 2 * len(change) * float(((change - change.mean()) ** 2).sum())  # over ordered pairs
             pairs += len(change) * (len(change) - 1)
     return Rounding(places, largest, math.sqrt(squares / pairs) if pairs else 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The reply an engine wrote last: what it stands behind, its tokens, and whether its own token ended it."""
-
-    prompt: tuple[TokenId, ...]
-    reply: tuple[TokenId, ...]
-    ended: bool
-
-
-def tokens_held(engine: Engine) -> tuple[TokenId, ...]:
-    """The prompt that the engine read last, and what it has written behind it."""
-    return tuple(engine._session.tokens)
-
-
-def last_reply(engine: Engine, request: GenerationRequest, finished: Finished) -> Written | None:
-    """The tokens of `finished`, the reply to `request`; None when the engine has gone on since, as far as counts tell."""
-    usage = finished.report["usage"]
-    tokens, start = tokens_held(engine), int(usage["prompt_tokens"])
-    if len(tokens) != start + int(usage["completion_tokens"]):
-        return None
-    reply = tokens[start:]
-    text = b"".join(map(engine.target.piece, reply)).decode("utf-8", errors="replace")
-    stopped = any(stop in text for stop in (*request.stop, *engine._prompts.stop))
-    return Written(tokens[:start], reply, finished.reason == "stop" and not stopped)

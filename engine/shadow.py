@@ -16,10 +16,10 @@ import psutil
 
 from engine.errors import DecodeAborted, DecodeFailed, LoadFailed
 from engine.evidence import Evidence
-from engine.exactness import MAX_ROWS, Law, Place, Rereader, Written, last_reply, read, rounding
+from engine.exactness import MAX_ROWS, Law, Place, Rereader, read, rounding
 from engine.sampling import Distribution, SamplingParams
 from engine.shadow_result import ShadowResult, Verdict
-from engine.values import Finished, GenerationRequest, TokenId
+from engine.values import GenerationRequest, TokenId, Written
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -34,11 +34,8 @@ BORDER = 0.5
 """Nats that rounding may move a score by, where a filter's edge decides whether a token is allowed at all."""
 
 
-def check_reply(engine: Engine, request: GenerationRequest, finished: Finished) -> ShadowResult:
-    """Read the engine's last reply again. Never raises what a busy or full machine can cause: then nothing was checked."""
-    written = last_reply(engine, request, finished)
-    if written is None:
-        return ShadowResult("not checked", reason="the engine has written another reply since")
+def check_reply(engine: Engine, request: GenerationRequest, written: Written) -> ShadowResult:
+    """Read a reply to `request` again. Never raises what a busy or full machine can cause: then nothing was checked."""
     if not written.reply:
         return ShadowResult("not checked", reason="the reply is empty")
     needed = engine.cache.context.state_bytes() + SPARE_BYTES

@@ -152,6 +152,16 @@ class RoundDone:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """A reply as tokens: the prompt it stands behind, its own, and whether an end-of-generation token ended it."""
+
+    prompt: tuple[TokenId, ...]
+    reply: tuple[TokenId, ...]
+    """Without the token that ended it."""
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The reply's end. `text` is the whole reply; `report` is the JSON object `ask --json` prints, less
     the fields only the app knows (models' paths, version)."""
@@ -159,6 +169,7 @@ class Finished:
     reason: FinishReason
     text: str
     report: dict[str, Any]
+    written: Written
 
 
 GenerationEvent = PrefillProgress | Notice | TextDelta | RoundDone | Finished

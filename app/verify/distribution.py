@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from app.verify.replies import Stopped
 from app.verify.statistics import ChiSquare, chi_square
 from engine import Engine, Finished, GenerationRequest, RoundDone, SamplingParams
-from engine.exactness import Law, Rereader, tokens_held
+from engine.exactness import Law, Rereader
 
 DEPTH = 3
 """Tokens counted: one that no draft precedes, and two of a block."""
@@ -42,7 +42,6 @@ class ContextTest:
 class Samples:
     """What was drawn at one context."""
 
-    prompt: tuple[int, ...]
     beginnings: tuple[tuple[int, ...], ...]
     drafted: int
     accepted: int
@@ -53,7 +52,6 @@ def draw(
 ) -> Samples:
     """Up to `samples` beginnings, each from a random stream of its own; the context is read once and kept in the cache."""
     request = replace(request, max_tokens=DEPTH + 1, seed=None)
-    prompt: tuple[int, ...] = ()
     beginnings: list[tuple[int, ...]] = []
     drafted = accepted = 0
     engine.forget()
@@ -64,7 +62,6 @@ def draw(
         with closing(events):
             for event in events:
                 if isinstance(event, RoundDone):
-                    prompt = prompt or tokens_held(engine)[: event.round.context]
                     tokens += event.round.emitted
                     drafted += event.round.judged
                     accepted += min(event.round.accepted, event.round.judged)
@@ -76,7 +73,7 @@ def draw(
         if over:
             beginnings.append(tuple(tokens[:DEPTH]))
             done()
-    return Samples(prompt, tuple(beginnings), drafted, accepted)
+    return Samples(tuple(beginnings), drafted, accepted)
 
 
 def law_of(

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from engine import Engine, Finished, GenerationRequest, RoundDone
-from engine.exactness import END, Written, last_reply
+from engine import Engine, Finished, GenerationRequest, RoundDone, Written
+from engine.exactness import END
 
 
 class Stopped(Exception):
@@ -41,8 +41,7 @@ def write(engine: Engine, request: GenerationRequest, stopped: Callable[[], bool
                 drafted += event.round.judged
                 accepted += min(event.round.accepted, event.round.judged)
             elif isinstance(event, Finished):
-                written = last_reply(engine, request, event)
-                if written is None or event.reason == "cancelled":
+                if event.reason == "cancelled":
                     raise Stopped
-                return Reply(written, drafted, accepted)
+                return Reply(event.written, drafted, accepted)
     raise Stopped

@@ -163,7 +163,7 @@ class _Run:
 
         self._step(f"distribution, {name}: the target's own law")
         try:
-            read = draw(self._engine, request, 1, self._stopped, lambda: None).prompt
+            read = write(self._engine, replace(request, max_tokens=1), self._stopped).written.prompt
             law = law_of(self._reader, read, plan.sampling, LEAST_EXPECTED / plan.samples, late)
             samples = draw(self._engine, request, plan.samples, late, one_more)
         except ContextFull:  # said before

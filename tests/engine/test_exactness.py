@@ -10,9 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import ChatMessage, Engine, EngineProcess, Finished, GenerationRequest, LoadConfig, SamplingParams
+from engine import (
+    ChatMessage,
+    Engine,
+    EngineProcess,
+    Finished,
+    GenerationRequest,
+    LoadConfig,
+    SamplingParams,
+    Written,
+)
 from engine.errors import DecodeAborted
-from engine.exactness import END, Rereader, Written, last_reply, read, rounding
+from engine.exactness import END, Rereader, read, rounding
 from engine.sampling import Distribution
 from engine.shadow import check_reply, read_drawn
 from tests.engine.helpers import GREEDY, Reference
@@ -32,18 +41,22 @@ def reply(engine: Engine, **how: object) -> tuple[GenerationRequest, Finished, W
         "prompt": PROMPT, "sampling": GREEDY, "max_tokens": 40, "mode": "fixed:4", "seed": 1, **how,
     })
     finished = [event for event in engine.generate(request) if isinstance(event, Finished)][-1]
-    written = last_reply(engine, request, finished)
-    assert written is not None
-    return request, finished, written
+    return request, finished, finished.written
 
 
-def test_the_last_reply_is_known_by_its_tokens(engine: Engine) -> None:
-    request, finished, written = reply(engine)
-    assert len(written.prompt) == finished.report["usage"]["prompt_tokens"]
+def test_a_reply_comes_with_its_tokens(engine: Engine) -> None:
+    _, finished, written = reply(engine)
+    assert bytes(written.prompt).decode() == PROMPT
+    assert b"".join(map(engine.target.piece, written.reply)).decode(errors="replace") == finished.text
     assert len(written.reply) == 40
     assert not written.ended
-    reply(engine, prompt="something else", max_tokens=3)
-    assert last_reply(engine, request, finished) is None
+
+
+def test_a_stop_string_is_no_end_of_the_model_s_own(engine: Engine) -> None:
+    _, whole, _ = reply(engine)
+    _, finished, written = reply(engine, stop=(whole.text[10:14],))
+    assert (finished.reason, written.ended) == ("stop", False)
+    assert len(written.reply) > len(finished.text)  # with the string's own tokens
 
 
 def test_single_rows_are_what_a_reference_says(engine: Engine, target: Path) -> None:
@@ -79,7 +92,7 @@ def test_penalties_and_grammars_are_part_of_the_scores(engine: Engine) -> None:
         with Rereader(engine, 512) as reader:
             assert max(place.gap for place in read(reader, written.prompt, written.reply, sampling)) < 0.05
             assert max(place.gap for place in read(reader, written.prompt, written.reply, GREEDY)) > 0.05
-        assert check_reply(engine, request, finished).verdict in ("exact", "near ties")
+        assert check_reply(engine, request, finished.written).verdict in ("exact", "near ties")
 
 
 def test_a_token_that_the_settings_forbid_has_an_infinite_gap(engine: Engine) -> None:
@@ -126,7 +139,7 @@ def test_a_beginning_is_asked_about_without_reading_the_prompt_again(engine: Eng
 
 def test_a_greedy_reply_is_exact_in_the_shadow(engine: Engine) -> None:
     request, finished, _ = reply(engine)
-    result = check_reply(engine, request, finished)
+    result = check_reply(engine, request, finished.written)
     assert result.verdict in ("exact", "near ties")
     assert result.tokens == 40
     assert result.log_likelihood is not None
@@ -135,7 +148,7 @@ def test_a_greedy_reply_is_exact_in_the_shadow(engine: Engine) -> None:
 
 def test_a_reply_that_is_not_the_target_s_is_a_drift(engine: Engine) -> None:
     request, finished, _ = reply(engine, sampling=replace(GREEDY, logit_bias=((101, 2.0),)))
-    result = check_reply(engine, replace(request, sampling=GREEDY), finished)
+    result = check_reply(engine, replace(request, sampling=GREEDY), finished.written)
     assert result.verdict == "drift"
     assert result.departures > 0
     assert result.bound is not None
@@ -145,7 +158,7 @@ def test_a_reply_that_is_not_the_target_s_is_a_drift(engine: Engine) -> None:
 def test_drawn_replies_look_drawn(engine: Engine) -> None:
     for seed in range(5):
         request, finished, _ = reply(engine, sampling=SamplingParams(temperature=0.9), max_tokens=120, seed=seed)
-        result = check_reply(engine, request, finished)
+        result = check_reply(engine, request, finished.written)
         assert (result.verdict, result.forbidden) == ("exact", 0)
 
 
@@ -153,7 +166,7 @@ def test_drawn_replies_look_drawn(engine: Engine) -> None:
 def test_replies_drawn_at_another_temperature_do_not(engine: Engine, temperature: float) -> None:
     claimed = SamplingParams(temperature=1.0, top_k=0, top_p=1, min_p=0)
     request, finished, _ = reply(engine, sampling=replace(claimed, temperature=temperature), max_tokens=200)
-    result = check_reply(engine, replace(request, sampling=claimed), finished)
+    result = check_reply(engine, replace(request, sampling=claimed), finished.written)
     assert result.verdict == "drift"
     assert result.e_value is not None
     assert result.e_value > 1e4
@@ -162,21 +175,23 @@ def test_replies_drawn_at_another_temperature_do_not(engine: Engine, temperature
 def test_a_token_that_no_filter_lets_through_is_a_drift(engine: Engine) -> None:
     free = SamplingParams(temperature=2.0, top_k=0, top_p=1, min_p=0)
     request, finished, _ = reply(engine, sampling=free)
-    result = check_reply(engine, replace(request, sampling=replace(free, top_k=1, top_p=0.5)), finished)
+    result = check_reply(engine, replace(request, sampling=replace(free, top_k=1, top_p=0.5)), finished.written)
     assert (result.verdict, result.forbidden) == ("drift", 1)
 
 
-def test_a_reply_that_others_followed_is_not_checked(engine: Engine) -> None:
+def test_a_reply_that_others_followed_is_checked_as_well(engine: Engine) -> None:
     request, finished, _ = reply(engine)
     reply(engine, prompt="other")
-    assert check_reply(engine, request, finished).verdict == "not checked"
+    result = check_reply(engine, request, finished.written)
+    assert result.verdict in ("exact", "near ties")
+    assert result.tokens == 40
 
 
 def test_cancelling_stops_the_second_reading(engine: Engine) -> None:
     request, finished, written = reply(engine)
     engine.cancel()
     try:
-        assert check_reply(engine, request, finished).reason == "stopped"
+        assert check_reply(engine, request, finished.written).reason == "stopped"
         with Rereader(engine, 512) as reader, pytest.raises(DecodeAborted):
             read_drawn(reader, written, SamplingParams())
     finally:
@@ -186,7 +201,7 @@ def test_cancelling_stops_the_second_reading(engine: Engine) -> None:
 def test_the_conversation_goes_on_from_the_cache_after_a_check(engine: Engine) -> None:
     chat = (ChatMessage("user", "Name three rivers."),)
     request, finished, _ = reply(engine, prompt=None, messages=chat)
-    check_reply(engine, request, finished)
+    check_reply(engine, request, finished.written)
     longer = (*chat, ChatMessage("assistant", finished.text), ChatMessage("user", "And lakes?"))
     _, after, _ = reply(engine, prompt=None, messages=longer)
     assert after.report["usage"]["cached_tokens"] >= finished.report["usage"]["prompt_tokens"]
