@@ -89,6 +89,7 @@ def search(words: tuple[str, ...], chat_id: int | None, limit: int, as_json: boo
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 def export(ids: tuple[int, ...], everything: bool, form: str | None, output: Path | None, force: bool) -> None:
     """Write chats as Markdown (the default) or JSON, to standard output or a file."""
+    from app.errors import AppError
     from app.terminal import say, write_out
     from app.transfer import export_chats, save_export
 
@@ -98,8 +99,8 @@ def export(ids: tuple[int, ...], everything: bool, form: str | None, output: Pat
         if everything:
             ids = tuple(chat.id for chat in store.chats(limit=sys.maxsize))
         if not ids:
-            say("no chats yet")
-        elif output is None:
+            raise AppError("there are no chats to export")
+        if output is None:
             write_out(export_chats(store, ids, "json" if form == "json" else "markdown"))
         else:
             if form is not None and not output.is_dir() and {"markdown": ".md", "json": ".json"}[form] != output.suffix.lower():

@@ -57,7 +57,13 @@ def test_list(chat: int, capsys: Out) -> None:
 def test_an_empty_store_is_no_error(home: Path, capsys: Out) -> None:
     assert run(capsys, "list") == (0, "", "paceline: no chats yet\n")
     assert as_json(capsys, "list") == []
-    assert run(capsys, "export", "--all") == (0, "", "paceline: no chats yet\n")
+
+
+def test_no_chats_make_no_export(home: Path, capsys: Out, tmp_path: Path) -> None:
+    target = tmp_path / "all.json"
+    for args in ((), ("-o", target)):
+        assert run(capsys, "export", "--all", *args) == (1, "", "paceline: there are no chats to export\n")
+    assert not target.exists()
 
 
 def test_search(chat: int, capsys: Out) -> None:
