@@ -7,6 +7,20 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from app.errors import AppError
+
+
+def check_output(path: Path, *, overwrite: bool, otherwise: str = "") -> None:
+    """Before the work whether its result can be written, so that none is done in vain and nothing is lost. `otherwise` is
+    said after what `--overwrite` does. Raises AppError."""
+    folder = path.resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise AppError(f"cannot write to {folder}")
+    if path.exists() and not path.is_file():
+        raise AppError(f"{path} is not a file that can be replaced")
+    if path.exists() and not overwrite:
+        raise AppError(f"{path} is there already; --overwrite replaces it{otherwise}")
+
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace `path` by `text`. Raises OSError naming `path`; the old content is untouched then."""

@@ -139,6 +139,11 @@ def sampling_from(params: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in params.items() if value is not None and value != ()}
 
 
+def overwrite_option(command: Command) -> Command:
+    """For commands that write a result; goes with app.atomic.check_output."""
+    return click.option("--overwrite", is_flag=True, help="Replace what is there already.")(command)
+
+
 def _with(options: Sequence[Decorator], command: Command) -> Command:
     for option in reversed(options):
         command = option(command)

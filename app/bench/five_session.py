@@ -25,7 +25,6 @@ from app.bench.pool import EnginePool
 from app.bench.prompts import BenchPrompt
 from app.bench.session import Saver, bar
 from app.bench.tables import gigabytes, plain_table, text
-from app.errors import AppError
 from app.interrupt import Interrupt
 from app.options import LoadChoices
 from app.paths import Paths
@@ -40,8 +39,6 @@ def run_five(
     loading: LoadChoices, other: str | None, repeats: int, new_tokens: int, sampling: Mapping[str, Any], out: Path | None
 ) -> int:
     """Measure, and return the exit code. Raises AppError, ModelsError, EngineError, Interrupted."""
-    if out is not None and not out.resolve().parent.is_dir():
-        raise AppError(f"cannot write to {out.resolve().parent}")
     params, paths = SamplingParams(**sampling), Paths.find()
     configs = five_configurations(other, with_draft=loading.draft != NO_DRAFT)
     prepared = setup.prepare(configs, loading, paths)
@@ -71,7 +68,8 @@ def run_five(
                 done[:] = _judged(done, lambda texts: _likelihoods(config, texts, interrupt))
         finally:
             interrupt.hook = None
-            saver.save()
+            if done:  # or it would replace an earlier result by nothing
+                saver.save()
             _show(done, configs, prepared, judge)
         if interrupt.seen:
             say(f"stopped: {len(done)} replies were measured")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from app.options import READABLE_FILE
+from app.options import READABLE_FILE, overwrite_option
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -17,9 +17,10 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="The page.  [default: FILE.html]")
 @click.option("--png", type=FOLDER, help="Also write every plot as a PNG into this folder.")
 @click.option("--svg", type=FOLDER, help="Also write every plot as an SVG into this folder.")
-def report(result: Path, out: Path | None, png: Path | None, svg: Path | None) -> None:
+@overwrite_option
+def report(result: Path, out: Path | None, png: Path | None, svg: Path | None, overwrite: bool) -> None:
     """Make one self-contained HTML page, with plots, of a result of `bench run`."""
-    from app.atomic import write_atomically
+    from app.atomic import check_output, write_atomically
     from app.bench.report import page, plots
     from app.bench.result import read_result
     from app.errors import AppError
@@ -30,14 +31,20 @@ def report(result: Path, out: Path | None, png: Path | None, svg: Path | None) -
     if out.exists() and out.samefile(result):
         raise AppError(f"{out} is the result itself; name the page with --out")
     figures = plots.all_of(found)
+    pictures = {
+        folder: [(folder / f"{figure.name}.{kind}", figure, kind) for figure in figures]
+        for folder, kind in ((png, "png"), (svg, "svg")) if folder is not None
+    }
+    for folder in pictures:
+        folder.mkdir(parents=True, exist_ok=True)
+    for path in (out, *(path for there in pictures.values() for path, _, _ in there)):
+        check_output(path, overwrite=overwrite)
     write_atomically(out, page.html(found, figures))
     write_out(f"{out}\n")
-    for folder, kind in ((png, "png"), (svg, "svg")):
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            for figure in figures:
-                (folder / f"{figure.name}.{kind}").write_bytes(plots.rendered(figure, kind))
-            write_out(f"{len(figures)} plots in {folder}\n")
+    for folder, there in pictures.items():
+        for path, figure, kind in there:
+            path.write_bytes(plots.rendered(figure, kind))
+        write_out(f"{len(there)} plots in {folder}\n")
 
 
 @click.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import fields
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.atomic import check_output
 from app.bench.prompts import SUITES
 from app.errors import AppError
 from app.options import (
@@ -19,6 +19,7 @@ from app.options import (
     SectionedCommand,
     loading_from,
     loading_options,
+    overwrite_option,
     sampling_from,
     sampling_options,
 )
@@ -100,6 +101,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float 
 @click.option("--rule", type=click.Choice(["block", "match"]), default="block", hidden=True)
 @click.option("--json", "out", type=click.Path(dir_okay=False, path_type=Path), help="Write everything measured to this file.")
 @click.option("--resume", type=READABLE_FILE, help="Go on with the run in this file, with its options.")
+@overwrite_option
 @loading_options
 @sampling_options(temperature=GREEDY)
 def run(**params: Any) -> int:
@@ -110,8 +112,14 @@ def run(**params: Any) -> int:
     load with the engine's own settings and the options below, whatever `paceline tune` found for one of the pairs.
     """
     resume: Path | None = params.pop("resume")
+    overwrite: bool = params.pop("overwrite")
     if resume is None:
+        if params["out"] is not None:
+            check_output(params["out"], overwrite=overwrite, otherwise=", --resume goes on with it")
         return _run(params, None)
+    if overwrite:
+        raise click.UsageError("--resume goes on with the file; leave out --overwrite")
+    check_output(resume, overwrite=True)
     from app.bench.result import read_result
 
     source = click.get_current_context().get_parameter_source
@@ -155,6 +163,4 @@ def _run(params: dict[str, Any], before: Result | None) -> int:
         raise AppError(f"cannot go on with options that were edited ({'.'.join(map(str, first['loc']))}: {first['msg'].lower()})") from None
     if options.prompts is not None and options.suites:
         raise click.UsageError("give --suites or --prompts, not both")
-    if options.out is not None and not os.access(options.out.resolve().parent, os.W_OK):
-        raise click.BadParameter(f"cannot write to {options.out.resolve().parent}", param_hint="--json")
     return bench_run(options, loading, {"temperature": GREEDY, **sampling_from(params)}, saved, before)

@@ -125,6 +125,23 @@ def test_the_command_writes_page_and_pictures(result: Result, tmp_path: Path, ca
     assert capsys.readouterr().out.splitlines()[0] == str(tmp_path / "r.html")
 
 
+def test_what_is_there_is_replaced_only_when_asked(result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, page, picture = tmp_path / "r.json", tmp_path / "r.html", tmp_path / "png" / f"{PLOTS[0]}.png"
+    source.write_text(json.dumps(result.as_json()))
+    picture.parent.mkdir()
+    command = ["bench", "report", str(source), "--png", str(picture.parent)]
+    for there in (page, picture):
+        there.write_text("mine")
+        assert main(command) == 1
+        assert capsys.readouterr().err == f"paceline: {there} is there already; --overwrite replaces it\n"
+        assert there.read_text() == "mine"
+        assert main([*command, "--overwrite"]) == 0
+        assert not there.read_bytes().startswith(b"mine")
+        page.unlink()
+        for drawn in picture.parent.iterdir():
+            drawn.unlink()
+
+
 def test_a_run_does_not_load_matplotlib() -> None:
     code = "import sys, app.commands.bench, app.bench.compose; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -79,7 +79,7 @@ def test_sampled_replies_and_the_weaker_rule_can_be_compared(
     """The test-only rule drafts greedily and keeps what a draw of the target's own matches."""
     kept = {}
     for rule in ("block", "match"):
-        assert main([*command, "--temperature", "1", "--seed", "3", "--max-tokens", "64", "--repeat", "2", "--rule", rule]) == 0
+        assert main([*command, "--temperature", "1", "--seed", "3", "--max-tokens", "64", "--repeat", "2", "--rule", rule, "--overwrite"]) == 0
         kept[rule] = result(tmp_path)["by_category"]["all"]["fixed:2"]["tokens_per_round"]
         assert " same" not in capsys.readouterr().out.splitlines()[1]
     assert kept["block"] > kept["match"]
@@ -118,7 +118,7 @@ def test_a_run_that_measured_nothing_fails_and_leaves_an_earlier_result_alone(
 ) -> None:
     prompts.write_text(json.dumps({"turns": ["word " * 400]}) + "\n")
     (tmp_path / "out.json").write_text("an earlier result")
-    assert main([*command, "--repeat", "1", "--ctx", "256"]) == 1
+    assert main([*command, "--repeat", "1", "--ctx", "256", "--overwrite"]) == 1
     assert "nothing was measured" in capsys.readouterr().err
     assert (tmp_path / "out.json").read_text() == "an earlier result"
 
@@ -165,7 +165,7 @@ def test_a_rule_sets_the_exit_code(command: list[str], tmp_path: Path, capsys: p
     run = [*command, "--max-tokens", "4", "--repeat", "1", "--require"]
     assert main([*run, "auto>=0.001*plain in every category"]) == 0
     assert capsys.readouterr().out.count("holds  auto>=0.001*plain in every category  [") == 2
-    assert main([*run, "auto>=0.001*plain", "--require", "auto > 1000*plain in code"]) == 1
+    assert main([*run, "auto>=0.001*plain", "--overwrite", "--require", "auto > 1000*plain in code"]) == 1
     assert "FAILS  auto > 1000*plain in code  [code]  auto is " in capsys.readouterr().out
     assert [verdict["holds"] for verdict in result(tmp_path)["requirements"]] == [True, False]
 
@@ -184,9 +184,26 @@ def test_several_replies_at_once(command: list[str], tmp_path: Path, capsys: pyt
     assert "at once" in capsys.readouterr().out
 
 
-def test_an_unwritable_result_is_refused_before_anything_runs(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*command[:-1], "/nowhere/out.json"]) == 2
-    assert "cannot write to /nowhere" in capsys.readouterr().err
+@pytest.mark.parametrize("suite", ["run", "five"])
+def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(
+    suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = tmp_path / "there.json"
+    there.write_text("an earlier result")
+    for path, complaint in (
+        (Path("/nowhere/out.json"), "cannot write to /nowhere"), (Path("/dev/null"), "/dev/null is not a file that can be replaced"),
+        (there, f"{there} is there already; --overwrite replaces it"),
+    ):
+        assert main(["bench", suite, "--json", str(path)]) == 1
+        assert capsys.readouterr().err.startswith(f"paceline: {complaint}")
+    assert there.read_text() == "an earlier result"
+
+
+def test_to_go_on_with_a_result_and_to_replace_it_exclude_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = tmp_path / "there.json"
+    there.write_text("an earlier result")
+    assert main(["bench", "run", "--resume", str(there), "--overwrite"]) == 2
+    assert "leave out --overwrite" in capsys.readouterr().err
 
 
 def test_a_full_disk_does_not_stop_the_measuring(
