@@ -321,6 +321,11 @@ class ChatSession:
         self.open(chat_id)
         return True
 
+    @property
+    def can_undo(self) -> bool:
+        """Whether anything was deleted in this chat that can be brought back."""
+        return self.chat is not None and any(chat_id == self.chat.id for chat_id, _ in self._deleted)
+
     def undo(self) -> int | None:
         """Take the last deletion in this chat back; the message's id, or None if there is nothing to undo."""
         for at in range(len(self._deleted) - 1, -1, -1):

@@ -13,6 +13,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any
 
+from textual.app import App
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.screen import Screen
 
@@ -116,16 +117,20 @@ def _only_match(beginning: str) -> Command | None:
     return found[0] if len(found) == 1 else None
 
 
+def owners(screen: Screen[Any], app: App[Any]) -> tuple[Any, ...]:
+    """Those that may have a command's action, in the order they are asked."""
+    return (screen, *getattr(screen, "command_parts", ()), app)
+
+
 async def perform(screen: Screen[Any], given: Given) -> bool:
     """Call the action's method of `screen`, of one of its `command_parts` or of the app. False where none has one that may
     run now."""
     action = given.command.action
-    parts = getattr(screen, "command_parts", ())
-    for owner, node in ((screen, screen), *((part, screen) for part in parts), (screen.app, screen.app)):
+    for owner in owners(screen, screen.app):
         method = getattr(owner, f"action_{action}", None)
         if method is None:
             continue
-        if node.check_action(action, ()) is not True:
+        if (screen.app if owner is screen.app else screen).check_action(action, ()) is not True:
             return False
         done = method(given.argument) if given.argument else method()
         if isawaitable(done):

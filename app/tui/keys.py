@@ -15,9 +15,10 @@ from textual.binding import Binding
 from textual.keys import Keys, key_to_character
 from textual.widgets import TextArea
 
-Where = Literal["everywhere", "chat", "prompt", "message", "list"]
-"""Where a binding works. `everywhere` and `chat` are heard while the prompt has the focus; `message` and `list` (every screen
-over the chat) are not."""
+Where = Literal["everywhere", "chat", "prompt", "message", "menu", "list"]
+"""Where a binding works. `everywhere` and `chat` are heard while the prompt has the focus; `message` (one is picked), `menu` (of
+that message) and `list` (every screen over the chat) are not. Typing over the messages is for the prompt, so no letter means
+anything there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,19 @@ KEYS: dict[str, KeyEntry] = {
     "later_prompt": KeyEntry("ctrl+down", "Later prompt (also ↓ on the last line)", "prompt"),
     "complete": KeyEntry("tab", "Take the completion", "prompt"),
     "drop_attachment": KeyEntry("f6", "Leave out the last attachment", "prompt"),
-    "copy": KeyEntry("c", "Copy the message", "message"),
-    "copy_code": KeyEntry("y", "Copy its code, block by block", "message"),
-    "edit": KeyEntry("e", "Edit and send again", "message"),
-    "branch": KeyEntry("b", "Branch into a new chat", "message"),
-    "delete": KeyEntry("d,delete", "Delete", "message"),
-    "undo": KeyEntry("u", "Undo the last delete", "message"),
+    "message_menu": KeyEntry("enter", "What can be done with the message", "message"),
     "previous_branch": KeyEntry("left", "Previous branch", "message"),
     "next_branch": KeyEntry("right", "Next branch", "message"),
+    "delete_message": KeyEntry("delete", "Delete", "message"),
+    "undo_message": KeyEntry("ctrl+z", "Undo the last delete", "message"),
+    "copy": KeyEntry("c", "Copy the message", "menu"),
+    "copy_code": KeyEntry("y", "Copy its code, block by block", "menu"),
+    "edit": KeyEntry("e", "Edit and send again", "menu"),
+    "another": KeyEntry("r", "Another reply", "menu"),
+    "branch": KeyEntry("b", "Branch into a new chat", "menu"),
+    "unfold": KeyEntry("f", "Unfold or fold a long text", "menu"),
+    "delete": KeyEntry("d", "Delete with what follows", "menu"),
+    "undo": KeyEntry("u", "Undo the last delete", "menu"),
     "close": KeyEntry("escape", "Close", "list"),
     "save": KeyEntry("ctrl+s", "Save", "list"),
     "list_search": KeyEntry("slash", "Search", "list"),
@@ -85,10 +91,11 @@ KEYS: dict[str, KeyEntry] = {
 }
 
 _HEARD_TOGETHER: dict[Where, frozenset[Where]] = {
-    "everywhere": frozenset(("everywhere", "chat", "prompt", "message", "list")),
+    "everywhere": frozenset(("everywhere", "chat", "prompt", "message", "menu", "list")),
     "chat": frozenset(("everywhere", "chat", "prompt", "message")),
     "prompt": frozenset(("everywhere", "chat", "prompt")),
     "message": frozenset(("everywhere", "chat", "message")),
+    "menu": frozenset(("everywhere", "menu")),
     "list": frozenset(("everywhere", "list")),
 }
 _MODIFIERS = frozenset(("ctrl", "alt", "shift", "super", "hyper", "meta"))
@@ -132,7 +139,7 @@ def _problem_alone(id: str, keys: str) -> str | None:
     for key in keys.split(","):
         if not _is_key(key.strip()):
             return f"keys.{id}: {key.strip()!r} is not a key; write it as in ctrl+n, f5 or shift+pageup"
-        if where in ("everywhere", "chat", "prompt") and key_to_character(_long_form(key)) is not None:
+        if where in ("everywhere", "chat", "prompt", "message") and key_to_character(_long_form(key)) is not None:
             return f"keys.{id}: {key.strip()!r} is a character to type; add ctrl or alt, or take a function key"
         if where in ("everywhere", "chat") and (words := _EDITING.get(_long_form(key))):
             return f"keys.{id}: {key.strip()} edits the prompt ({words.lower()}); take another key"

@@ -18,10 +18,12 @@ from app.chat.conversation import Attachment, Message
 from app.chat.engine_host import EngineHost
 from app.chat.pace import PaceSnapshot
 from app.chat.session import ChatSession
+from app.errors import AppError
 from app.paths import Paths
 from app.sanitize import sanitize
 from app.settings import Settings
 from app.tui.commands import parse, perform
+from app.tui.hints import hints_for
 from app.tui.keys import bind, shown_key
 from app.tui.replies import Replies
 from app.tui.screens.chat_dialogs import ChatDialogs, refusable
@@ -37,6 +39,8 @@ from app.units import gb
 
 WIDE = 110
 """Columns from which on the pace panel stands at the side."""
+LOOK_SECONDS = 1.0
+"""Between two looks at what other windows have changed."""
 EMPTY = "What shall we talk about?"
 
 
@@ -56,7 +60,7 @@ class ChatScreen(Screen[None]):
         bind("pace", "pace"),
         bind("origins", "origins"),
         bind("thinking", "thinking"),
-        bind("copy_reply", "copy"),
+        bind("copy_reply", "command('copy')"),
         bind("older", "scroll(-1)"),
         bind("newer", "scroll(1)"),
         bind("oldest", "oldest"),
@@ -83,8 +87,8 @@ class ChatScreen(Screen[None]):
         self._find = FindBar(id="find")
         self._replies = Replies(session, host, self.transcript, self.activity, lambda: settings().on_context_full)
         self.dialogs = ChatDialogs(self)
-        self.command_parts = (self.dialogs,)
         self._actions = MessageActions(self, self._replies)
+        self.command_parts = (self.dialogs, self._actions)
         self._pace = PacePanel(id="pace")
         self._thinking_opened = False
         self._coloured = False
@@ -108,6 +112,7 @@ class ChatScreen(Screen[None]):
         await self.show_chat()
         self.prompt.focus()
         self.call_after_refresh(self._load)
+        self.set_interval(LOOK_SECONDS, self._look_again)
 
     def apply_settings(self) -> None:
         """Look as the settings say."""
@@ -134,6 +139,14 @@ class ChatScreen(Screen[None]):
         self.show_title()
         self.update_hints()
 
+    @refusable
+    async def _look_again(self) -> None:
+        """Take up what other windows do in this chat."""
+        if self.is_current and await self._replies.look_again():
+            self.show_numbers(self.transcript.selected)
+            self.show_title()
+            self.update_hints()
+
     def show_title(self) -> None:
         chat = self.session.chat
         title = sanitize(chat.title) if chat is not None else ""
@@ -159,17 +172,8 @@ class ChatScreen(Screen[None]):
         self.status.pace = f"{rate:.1f} tokens/s" if rate and not self._pace.display else ""
 
     def update_hints(self) -> None:
-        """The keys that matter now, on the status line: the user's own."""
-        if self.focused is self.transcript:
-            wanted = [("copy", "copy"), ("edit", "edit"), ("delete", "delete"), ("previous_branch", "branch"), ("cancel", "prompt")]
-        elif self.session.replying:
-            wanted = [("cancel", "stop"), ("thinking", "thinking"), ("help", "help")]
-        else:
-            wanted = [("help", "help"), ("cancel", "messages"), ("history", "chats"), ("new_chat", "new")]
-        if not self.transcript.following:
-            wanted.insert(0, ("newest", "newest"))
-        keys = [(shown_key(self.app, id), words) for id, words in wanted]
-        self.status.hints = tuple((key, words) for key, words in keys if key)
+        """The keys that matter now, on the status line."""
+        self.status.hints = hints_for(self)
 
     def on_transcript_followed(self) -> None:
         self.update_hints()
@@ -197,9 +201,14 @@ class ChatScreen(Screen[None]):
         """Send a message, or the edited one in the place of the old."""
         if self.host.state in ("empty", "lost"):
             self._load()
-        await self._actions.send(text, attachments)
-        self.show_title()
-        self.update_hints()
+        try:
+            await self._actions.send(text, attachments)
+        except AppError:
+            self.prompt.load(text, attachments)
+            raise
+        finally:
+            self.show_title()
+            self.update_hints()
 
     # ---- what the host says
 
@@ -264,7 +273,7 @@ class ChatScreen(Screen[None]):
         given_back = await self._replies.ended(event)
         shown = any(message.id == event.message_id for message in self.session.path)
         if given_back is not None:
-            self.prompt.load(given_back.text, given_back.attachments)
+            self.prompt.load_over(given_back.text, given_back.attachments)
             self.prompt.focus()
         elif not shown:
             self.tell("the reply in the other chat has ended")
@@ -347,21 +356,6 @@ class ChatScreen(Screen[None]):
 
     async def action_newest(self) -> None:
         await self.transcript.follow()
-
-    def action_copy(self) -> None:
-        self._actions.copy_last_reply()
-
-    @refusable
-    async def action_edit(self) -> None:
-        await self._actions.edit()
-
-    @refusable
-    async def action_branch(self) -> None:
-        await self._actions.branch(self.transcript.selected)
-
-    @refusable
-    async def action_undo(self) -> None:
-        await self._actions.undo()
 
     @refusable
     async def on_transcript_wanted(self, event: Transcript.Wanted) -> None:

@@ -15,12 +15,13 @@ from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 
-from app.tui.commands import COMMANDS
+from app.tui.commands import COMMANDS, owners
 from app.tui.keys import KEYS, Where, bind, checked, keys_of, shown_key, written
 from app.tui.widgets.prompt_input import PromptInput
 
 HEADINGS: dict[Where, str] = {
-    "everywhere": "Everywhere", "chat": "In the chat", "prompt": "In the prompt", "message": "On a message", "list": "In lists and forms",
+    "everywhere": "Everywhere", "chat": "In the chat", "prompt": "In the prompt", "message": "On a picked message",
+    "menu": "In its menu", "list": "In lists and forms",
 }
 ROOMY = 76
 """Columns from which on the names for settings.toml are shown."""
@@ -46,7 +47,7 @@ def help_lines(app: App[Any], screen: Screen[Any], own: Mapping[str, str]) -> li
         HelpLine(HEADINGS[where], "  ".join(map(written, keys_of(id, kept))), entry.words, id)
         for where in HEADINGS
         for id, entry in KEYS.items()
-        if entry.where == where and (id in bound or where == "list")
+        if entry.where == where and (id in bound or where in ("menu", "list"))
     ]
     for node in _nodes(app, screen):
         if isinstance(node, PromptInput):
@@ -54,7 +55,7 @@ def help_lines(app: App[Any], screen: Screen[Any], own: Mapping[str, str]) -> li
     return lines + [
         HelpLine(COMMANDS_HEADING, command.usage, command.words)
         for command in COMMANDS
-        if command.action == "attach" or any(hasattr(node, f"action_{command.action}") for node in (screen, app))
+        if command.action == "attach" or any(hasattr(owner, f"action_{command.action}") for owner in owners(screen, app))
     ]
 
 

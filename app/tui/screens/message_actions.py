@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 
 from app.chat.conversation import Attachment, Message
 from app.tui import clipboard
+from app.tui.keys import shown_key
 from app.tui.replies import Replies
+from app.tui.screens.chat_dialogs import refusable
+from app.tui.screens.message_menu import ENTRIES, MessageMenu
 
 if TYPE_CHECKING:
     from app.tui.screens.chat import ChatScreen
 
 
 class MessageActions:
-    """The screen's hand for single messages."""
+    """The screen's hand for single messages. Its actions are commands (see app/tui/commands.py)."""
 
     def __init__(self, screen: ChatScreen, replies: Replies) -> None:
         self._screen = screen
         self._replies = replies
+        self.tell = screen.tell
         self._editing: int | None = None
         """The message of the user that the prompt's text replaces."""
         self._copied: tuple[int, int] = (0, 0)
@@ -29,23 +33,43 @@ class MessageActions:
         """Do what a key on the transcript asks for."""
         message = self._screen.transcript.selected
         if what == "undo":
-            await self.undo()
+            await self.action_undo()
         elif message is None:
-            self._say("select a message first: up and down")
+            self._say("pick a message first: up and down")
+        elif what == "menu":
+            self._open_menu(message)
         elif what == "copy":
             self.copy(self._text_of(message))
         elif what == "copy_code":
             self._copy_code(message)
         elif what == "edit":
-            await self.edit()
+            await self.action_edit()
+        elif what == "another":
+            await self._screen.action_regenerate()
         elif what == "branch":
-            await self.branch(message)
+            await self.action_branch()
         elif what == "delete":
             await self._delete(message)
         elif what in ("previous_branch", "next_branch"):
             await self._step_branch(message, 1 if what == "next_branch" else -1)
         elif what == "unfold" and (view := self._screen.transcript.view(message.id)) is not None:
             view.toggle_unfolded()
+
+    def _open_menu(self, message: Message) -> None:
+        view = self._screen.transcript.view(message.id)
+        without = {
+            "copy_code": view is None or view.reply is None or not view.reply.code_blocks,
+            "edit": message.kind == "summary",
+            "another": message.kind == "summary",
+            "unfold": view is None or not view.is_long,
+            "undo": not self._screen.session.can_undo,
+        }
+        entries = sorted((id for id in ENTRIES if not without.get(id)), key=lambda id: id != "unfold")
+        self._screen.app.push_screen(MessageMenu("Your message" if message.role == "user" else "Reply", entries), self._chosen)
+
+    def _chosen(self, what: str | None) -> None:
+        if what is not None:
+            self._screen.transcript.action_want(what)
 
     # ---- copying
 
@@ -62,7 +86,7 @@ class MessageActions:
         )
         self._screen.notify(told, markup=False)
 
-    def copy_last_reply(self) -> None:
+    def action_copy(self) -> None:
         """Copy the last reply of the path, without its thinking."""
         last = next((m for m in reversed(self._screen.session.path) if m.role == "assistant"), None)
         if last is None:
@@ -96,7 +120,8 @@ class MessageActions:
         else:
             await self._replies.send(text, attachments)
 
-    async def edit(self) -> None:
+    @refusable
+    async def action_edit(self) -> None:
         """Take the selected message of the user, or the last one, into the prompt; sending it makes a branch."""
         session, selected = self._screen.session, self._screen.transcript.selected
         if session.replying:
@@ -108,12 +133,14 @@ class MessageActions:
             self._say("there is no message of yours to edit")
             return
         self._editing = mine.id
-        self._screen.prompt.load(mine.text, mine.attachments)
+        aside = self._screen.prompt.load_over(mine.text, mine.attachments)
         self._screen.prompt.focus()
-        self._screen.activity.remark("editing an earlier message: sending makes a branch")
+        back = f" · {shown_key(self._screen.app, 'earlier_prompt')} brings back what you were writing" if aside else ""
+        self._screen.activity.remark(f"editing an earlier message: sending makes a branch{back}")
 
-    async def branch(self, message: Message | None) -> None:
-        """Go on from a message (the last one) in a chat of its own, which begins with a copy of all that is above."""
+    @refusable
+    async def action_branch(self) -> None:
+        """Go on from the selected message, or the last one, in a chat of its own, which begins with a copy of all that is above."""
         session = self._screen.session
         if session.replying:
             self._say("a reply is being written; Esc stops it")
@@ -121,7 +148,7 @@ class MessageActions:
             self._say("there is nothing to branch from yet")
         else:
             self._screen.keep_unsent()
-            await self._screen.dialogs.open_chat(session.copy_until((message or session.path[-1]).id))
+            await self._screen.dialogs.open_chat(session.copy_until((self._screen.transcript.selected or session.path[-1]).id))
             self._say("this is the new chat; the old one is as it was")
 
     # ---- the tree
@@ -136,9 +163,10 @@ class MessageActions:
         await self._screen.show_path()
         if at > 0 and at - 1 < len(session.path):
             await self._screen.transcript.go_to(session.path[at - 1].id)
-        self._say("deleted with what followed; u brings it back")
+        self._say(f"deleted with what followed; {shown_key(self._screen.app, 'undo_message') or '/undo'} brings it back")
 
-    async def undo(self) -> None:
+    @refusable
+    async def action_undo(self) -> None:
         """Bring back what was deleted last: in this chat, or else a chat."""
         session = self._screen.session
         if session.replying:

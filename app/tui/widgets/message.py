@@ -165,12 +165,17 @@ class MessageView(Vertical):
 
     def toggle_unfolded(self) -> bool:
         """Show all of a long text, or its beginning only. False if it is not long."""
-        if self._text is None or len(self.message.text) <= FOLDED:
+        if self._text is None or not self.is_long:
             return False
         self._unfolded = not self._unfolded
         self._text.show(self._shown_text())
         self._update_foot()
         return True
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is the user's and too long to be shown whole at once."""
+        return self._text is not None and len(self.message.text) > FOLDED
 
     @property
     def text(self) -> str:
@@ -202,7 +207,7 @@ class MessageView(Vertical):
         parts: list[str | Content] = []
         if self._text is not None and len(self.message.text) > FOLDED:
             hidden = len(self.message.text) - FOLDED
-            parts.append("Enter folds this text" if self._unfolded else f"… {hidden:,} more characters; Enter shows them")
+            parts.append("Enter, f folds this text" if self._unfolded else f"… {hidden:,} more characters; Enter, f shows them")
         report = self.message.report or {}
         if end := ending(self.message, report):
             parts.append(f"■ {end}")

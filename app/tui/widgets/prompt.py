@@ -125,6 +125,14 @@ class Prompt(Vertical):
         self._history.forget()
         self._show_text(text)
 
+    def load_over(self, text: str, attachments: Sequence[Attachment] = ()) -> bool:
+        """As `load`. What stands in the prompt and was not sent is set aside, for the key of earlier prompts; whether there
+        was anything."""
+        before = self.text.strip() if self.text != text else ""
+        self._history.set_aside(before)
+        self.load(text, attachments)
+        return bool(before)
+
     def load_unsent(self, unsent: str) -> None:
         self.load(*unpack_unsent(unsent))
 

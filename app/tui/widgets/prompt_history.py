@@ -17,11 +17,17 @@ class PromptHistory:
         self._recent = recent
         self._entries: list[str] = []
         self._place = 0
+        self._aside: list[str] = []
+
+    def set_aside(self, text: str) -> None:
+        """`text` was not sent and gives way to another: it comes before the earlier prompts from now on."""
+        if text.strip():
+            self._aside.insert(0, text)
 
     def earlier(self, current: str) -> str | None:
         """The prompt before the one shown; None at the oldest. `current` is what is shown now."""
         if self._place == 0:
-            earlier = [prompt for prompt in dict.fromkeys(self._recent(MOST)) if prompt and prompt != current]
+            earlier = [prompt for prompt in dict.fromkeys([*self._aside, *self._recent(MOST)]) if prompt and prompt != current]
             self._entries = [current, *earlier]
         if self._place + 1 >= len(self._entries):
             return None

@@ -42,15 +42,11 @@ class Transcript(VerticalScroll):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "cursor(-1)", "Message above", show=False),
-        Binding("down,j", "cursor(1)", "Message below", show=False),
-        Binding("enter", "want('unfold')", "Unfold a long text", show=False),
-        bind("copy", "want('copy')"),
-        bind("copy_code", "want('copy_code')"),
-        bind("edit", "want('edit')"),
-        bind("branch", "want('branch')"),
-        bind("delete", "want('delete')"),
-        bind("undo", "want('undo')"),
+        Binding("up", "cursor(-1)", "Message above", show=False),
+        Binding("down", "cursor(1)", "Message below", show=False),
+        bind("message_menu", "want('menu')"),
+        bind("delete_message", "want('delete')"),
+        bind("undo_message", "want('undo')"),
         bind("previous_branch", "want('previous_branch')"),
         bind("next_branch", "want('next_branch')"),
     ]

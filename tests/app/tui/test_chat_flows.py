@@ -77,7 +77,7 @@ async def test_regenerate_and_walk_the_branches(run_app: RunApp, target: Path) -
 async def test_edit_and_send_again(run_app: RunApp, target: Path) -> None:
     async with run_app(model=target) as running:
         await running.ask("first try")
-        await running.pilot.press("escape", "up", "e")
+        await running.pilot.press("escape", "up", "enter", "e")
         await running.until(lambda: running.screen.prompt.text == "first try")
         await running.pilot.press("!", "enter")
         await running.until(lambda: running.path[0].text == "first try!" and not running.session.replying)

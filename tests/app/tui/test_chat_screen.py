@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.widgets import OptionList
 
+from app.chat.conversation import OriginSpan
 from app.chat.events import HostNotice, PromptRead
 from app.settings import ChatSettings
 from app.store import ChatStore
+from app.tui.commands import COMMANDS
+from app.tui.screens.help import help_lines
 from tests.app.tui.conftest import RunApp, Running, fill
 
 CODE = "Two:\n\n```python\nfirst = 1\n```\n\nand\n\n```sh\nsecond\n```\n"
@@ -32,13 +36,13 @@ async def copied(running: Running) -> str:
 async def test_copy_a_message_and_its_code_block_by_block(run_app: RunApp, store: ChatStore) -> None:
     chat = fill(store, 2, lambda i: "a question" if i == 0 else f"<think>hm</think>{CODE}")
     async with run_app(chat=chat) as running:
-        await running.pilot.press("escape", "c")
+        await running.pilot.press("escape", "enter", "c")
         assert await copied(running) == CODE
-        await running.pilot.press("y")
+        await running.pilot.press("enter", "y")
         assert await copied(running) == "second"
-        await running.pilot.press("y")
+        await running.pilot.press("enter", "y")
         assert await copied(running) == "first = 1"
-        await running.pilot.press("up", "c")
+        await running.pilot.press("up", "enter", "c")
         assert await copied(running) == "a question"
         await running.pilot.press("escape", "f12")
         assert await copied(running) == CODE
@@ -97,7 +101,7 @@ async def test_commands_rename_export_and_delete(run_app: RunApp, store: ChatSto
 async def test_branching_makes_a_chat_of_its_own(run_app: RunApp, store: ChatStore) -> None:
     chat = fill(store, 6)
     async with run_app(chat=chat) as running:
-        await running.pilot.press("escape", "up", "up", "b")
+        await running.pilot.press("escape", "up", "up", "enter", "b")
         await running.until(lambda: running.session.chat and running.session.chat.id != chat)
         assert [m.text for m in running.path] == [f"message {i}" for i in range(4)]
         assert len(store.path(chat)) == 6
@@ -114,13 +118,84 @@ async def test_what_was_not_sent_waits_in_its_chat(run_app: RunApp, store: ChatS
         assert running.screen.prompt.text == "half a thought"
 
 
+async def test_the_help_has_every_command_of_the_chat(run_app: RunApp, store: ChatStore) -> None:
+    async with run_app() as running:
+        pressed = [line.press for line in help_lines(running.app, running.screen, {})]
+    assert [command.usage for command in COMMANDS if command.usage not in pressed] == []
+
+
+async def test_the_menu_of_a_message_offers_what_there_is_to_do(run_app: RunApp, store: ChatStore) -> None:
+    async with run_app(chat=fill(store, 4)) as running:
+        await running.pilot.press("escape", "enter")
+        lines = running.app.screen.query_one(OptionList)
+        words = [str(lines.get_option_at_index(i).prompt) for i in range(lines.option_count)]
+        assert words[0].split() == ["c", "Copy", "the", "message"]
+        assert not any("code" in line or "Undo" in line or "Unfold" in line for line in words)
+        await running.pilot.press("escape", "delete")
+        await running.until(lambda: len(running.path) == 3)
+        await running.pilot.press("enter", "u")
+        await running.until(lambda: len(running.path) == 4)
+        await running.pilot.press("enter", "d")
+        await running.until(lambda: len(running.path) == 3)
+        await running.pilot.press("ctrl+z")
+        await running.until(lambda: len(running.path) == 4)
+
+
+async def test_what_was_being_written_is_had_back_after_an_edit(run_app: RunApp, store: ChatStore) -> None:
+    async with run_app(chat=fill(store, 4)) as running:
+        running.screen.prompt.load("half a thought")
+        await running.pilot.press("escape", "up", "enter", "e")
+        await running.until(lambda: running.screen.prompt.text == "message 2")
+        assert "brings back what you were writing" in running.screen.activity.text
+        await running.pilot.press("ctrl+up")
+        assert running.screen.prompt.text == "half a thought"
+
+
+async def test_what_another_window_does_in_the_chat_is_shown(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 2)
+    async with run_app(chat=chat) as running:
+        other = ChatStore.open(running.app.paths.chat_store)
+        asked = other.add_message(chat, running.path[-1].id, "user", "asked there")
+        reply = other.start_reply(chat, asked.id)
+        other.grow_reply(reply.id, "it **grows**", (OriginSpan("model", 12),))
+        await running.screen._look_again()
+        assert [m.text for m in running.path][2:] == ["asked there", "it **grows**"]
+        running.screen.activity.clear()
+        await running.screen._look_again()
+        assert "another window is writing" in running.screen.activity.text
+        await running.screen.send("meanwhile", ())
+        assert (running.screen.prompt.text, len(running.path)) == ("meanwhile", 4)
+        other.grow_reply(reply.id, "it **grows** on", (OriginSpan("model", 15),))
+        await running.screen._look_again()
+        view = running.transcript.view(reply.id)
+        assert view is not None
+        assert view.text == "it **grows** on"
+        other.finish_reply(reply.id, "it **grows** on.", (), "complete", None)
+        other.rename(chat, "Growth")
+        await running.screen._look_again()
+        await running.pilot.pause()
+        assert "it **grows** on." in running.shown(reply.id)
+        assert "another window" not in running.screen.activity.text
+        assert str(running.screen.query_one("#title").render()) == "Growth"
+        other.delete_chats([chat])
+        await running.screen._look_again()
+        assert "deleted in another window" in running.screen.activity.text
+        other.erase_chats([chat])
+        await running.screen.send("too late", ())
+        assert running.screen.prompt.text == "too late"
+        await running.pilot.press("x")
+        await running.pilot.pause(1.0)  # what is not sent is kept, if it can be
+        other.close()
+        assert running.app.is_running
+
+
 async def test_a_chat_deleted_in_another_window_is_one_line(run_app: RunApp, store: ChatStore) -> None:
     chat = fill(store, 4)
     async with run_app(chat=chat) as running:
         other = ChatStore.open(running.app.paths.chat_store)
         other.delete_message(running.path[1].id)
         other.close()
-        await running.pilot.press("escape", "d")
+        await running.pilot.press("escape", "delete")
         await running.pilot.pause()
         assert running.app.is_running
 

@@ -48,8 +48,9 @@ def test_every_command_has_an_action_in_the_app() -> None:
     from app.tui.app import PacelineApp
     from app.tui.screens.chat import ChatScreen
     from app.tui.screens.chat_dialogs import ChatDialogs
+    from app.tui.screens.message_actions import MessageActions
 
-    owners = (ChatScreen, ChatDialogs, PacelineApp)
+    owners = (ChatScreen, ChatDialogs, MessageActions, PacelineApp)
     missing = [c.name for c in COMMANDS if not any(hasattr(owner, f"action_{c.action}") for owner in owners)]
     assert missing == ["attach"]  # the prompt's own
 

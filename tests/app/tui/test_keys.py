@@ -29,7 +29,9 @@ def test_our_own_keys_do_not_conflict() -> None:
         ({"newline": "enter"}, "keys.newline: enter is taken by send (send)"),
         ({"pace": "ctrl+m"}, "keys.pace: enter is taken by send (send)"),
         ({"pace": "f1", "help": "f99x"}, "is taken by help"),
-        ({"pace": "enter", "send": "f1"}, "keys.pace: enter is taken by send"),
+        ({"pace": "ctrl+up", "earlier_prompt": "f1"}, "keys.pace: ctrl+up is taken by earlier_prompt"),
+        ({"previous_branch": "h"}, "keys.previous_branch: 'h' is a character to type"),
+        ({"copy": "e"}, "keys.copy: e is taken by edit"),
     ],
 )
 def test_what_cannot_work_is_told_and_left_out(own: dict[str, str], problem: str) -> None:

@@ -157,11 +157,11 @@ async def test_the_cursor_walks_over_messages_and_leaves_by_escape(run_app: RunA
 async def test_delete_and_undo(run_app: RunApp, store: ChatStore) -> None:
     chat = fill(store, 6)
     async with run_app(chat=chat) as running:
-        await running.pilot.press("escape", "up", "d")
+        await running.pilot.press("escape", "up", "delete")
         await running.until(lambda: len(running.path) == 4)
         assert len(running.transcript._views) == 4
         assert len(store.path(chat)) == 4
-        await running.pilot.press("u")
+        await running.pilot.press("ctrl+z")
         await running.until(lambda: len(running.path) == 6)
         assert [view.message.text for view in running.transcript._views] == [f"message {i}" for i in range(6)]
 
@@ -188,10 +188,10 @@ async def test_a_long_text_of_the_user_is_folded_and_unfolded(run_app: RunApp, s
     async with run_app(chat=chat) as running:
         view = running.transcript._views[0]
         assert len(view.query("ProseView")) < 20
-        await running.pilot.press("escape", "enter")
+        await running.pilot.press("escape", "enter", "enter")
         await settled(running)
         assert len(view.query("ProseView")) > 300
-        await running.pilot.press("enter")
+        await running.pilot.press("enter", "f")
         await settled(running)
         assert len(view.query("ProseView")) < 20
 

@@ -62,6 +62,16 @@ async def test_typing_over_the_messages_goes_to_the_prompt(run_app: RunApp, stor
         await running.pilot.press(*"hello_cde")
         assert running.screen.prompt.text == "hello_cde"
         await running.pilot.press("escape")
+        for letter in "abcdefghijklmnopqrstuvwxyzDU/@ 1":  # none of them does anything to a message
+            running.screen.prompt.load("")
+            running.transcript.focus()
+            await running.pilot.press(letter)
+            assert (running.screen.prompt.text, running.screen.focused) == (letter, running.screen.prompt.input)
+        assert len(running.path) == 4
+        assert len(running.store.chats()) == 1
+        running.screen.prompt.load("hello_cde")
+        running.screen.prompt.input.move_cursor((0, 9))
+        running.transcript.focus()
         running.app.post_message(events.Paste("two\nlines"))
         await running.until(lambda: running.screen.prompt.text == "hello_cdetwo\nlines")
 
