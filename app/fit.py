@@ -7,15 +7,18 @@ FAST times a second; where there is none, the smallest pair that fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
+from app.local_pair import LocalModel, LocalPair
 from app.options import LoadChoices
-from app.plan import plan_pair
+from app.paths import Paths
+from app.plan import plan_pair, plan_tuned
 from app.selection import Choice, Selection, Selector
+from app.tune.store import tuned_draft, tuned_settings
 from app.units import gb
 from models import (
     DoesNotFit,
@@ -57,6 +60,8 @@ class Fit:
     """Of the files that are not here."""
     enough_disk: bool = True
     pair: Pair | None = None
+    tuned: Mapping[str, Any] = field(default_factory=dict)
+    """What a load takes of the settings that `paceline tune` found here."""
 
     @property
     def fits(self) -> bool:
@@ -77,7 +82,7 @@ class Fit:
                 "context": plan.context, "kv_type": plan.kv_type, "batch": plan.batch, "use_draft": plan.use_draft,
                 "target_gpu_layers": plan.target_gpu_layers, "draft_gpu_layers": plan.draft_gpu_layers,
                 "host_needed_bytes": plan.host_needed_bytes, "host_peak_bytes": plan.host_peak_bytes,
-                "device_bytes": plan.device_bytes, "given_up": list(plan.given_up), "estimated": plan.estimated,
+                "device_bytes": plan.device_bytes, "given_up": list(plan.given_up), "estimated": plan.estimated, "tuned": dict(self.tuned),
             },
             "lacking": None if no is None else {
                 "where": no.where, "needed_bytes": no.needed_bytes, "available_bytes": no.available_bytes,
@@ -85,26 +90,29 @@ class Fit:
         }
 
 
-def fit_pair(pair: Pair, inventory: Inventory, machine: Hardware, choices: LoadChoices | None = None) -> Fit:
-    """How a pair of the catalogue fits."""
+def fit_pair(
+    pair: Pair, inventory: Inventory, machine: Hardware, choices: LoadChoices | None = None, paths: Paths | None = None
+) -> Fit:
+    """How a pair of the catalogue fits. paths: where `paceline tune` keeps what it found, which a load starts from; asks
+    llama.cpp where there is something. None leaves it out."""
     names: dict[str, Any] = {
         "name": pair.name, "title": pair.title, "target": pair.target.name, "draft": pair.draft.name if pair.draft else None,
     }
     if reason := next((f"{file.name}: {file.unusable}" for file in pair.files if file.unusable), pair.unusable):
         return Fit(**names, verdict="unusable", reason=reason, pair=pair)
     draft = Choice(file=pair.draft) if pair.draft else None
-    return _fit(names, Selection(Choice(file=pair.target), draft), inventory, machine, choices or LoadChoices(), pair)
+    return _fit(names, Selection(Choice(file=pair.target), draft), inventory, machine, choices or LoadChoices(), pair, paths)
 
 
 def fit_selection(
-    name: str, selection: Selection, inventory: Inventory, machine: Hardware, choices: LoadChoices
+    name: str, selection: Selection, inventory: Inventory, machine: Hardware, choices: LoadChoices, paths: Paths | None = None
 ) -> Fit:
-    """How two models that somebody named fit."""
+    """How two models that somebody named fit. paths: as for fit_pair."""
     names: dict[str, Any] = {
         "name": name, "title": selection.remark or "", "target": _name(selection.target),
         "draft": _name(selection.draft) if selection.draft else None,
     }
-    return _fit(names, selection, inventory, machine, choices, None)
+    return _fit(names, selection, inventory, machine, choices, None, paths)
 
 
 def recommend(fits: Iterable[Fit], machine: Hardware) -> Fit | None:
@@ -157,7 +165,7 @@ def tokens_per_second(fit: Fit, machine: Hardware) -> float:
 
 def _fit(
     names: dict[str, Any], selection: Selection, inventory: Inventory, machine: Hardware, choices: LoadChoices,
-    pair: Pair | None,
+    pair: Pair | None, paths: Paths | None,
 ) -> Fit:
     models = [selection.target, *([selection.draft] if selection.draft else [])]
     files = [model.file for model in models if model.file]
@@ -171,10 +179,17 @@ def _fit(
     sizes = [shape.file_bytes for shape in (target, draft) if shape]
     facts |= {"target_bytes": target.file_bytes, "pair_bytes": sum(sizes)}
     asked_for = selection.draft is not None and not selection.draft_implied and pair is None
-    answer = plan_pair(target, draft, machine, choices, keep_draft=asked_for)
+    tuned: Mapping[str, Any] = {}
+    if paths is not None and (local := _on_disk(models, inventory)):
+        if draft is not None and not asked_for and (better := tuned_draft(paths, local)):
+            local, draft = replace(local, draft=LocalModel(better)), _read(better.resolve())
+            facts |= {"draft": better.name, "pair_bytes": target.file_bytes + draft.file_bytes}
+        tuned = tuned_settings(paths, local, choices.fixed())
+    plan_with = partial(plan_pair, target, draft, machine, choices, keep_draft=asked_for)
+    answer, in_use = plan_tuned(plan_with, tuned, draft=draft is not None)
     if isinstance(answer, DoesNotFit):
         return Fit(**facts, verdict="no", reason=answer.reason, answer=answer)
-    return Fit(**facts, verdict=answer.placement, reason=", ".join(answer.given_up), answer=answer)
+    return Fit(**facts, verdict=answer.placement, reason=", ".join(answer.given_up), answer=answer, tuned=in_use)
 
 
 def _by_size_alone(size: int, machine: Hardware) -> dict[str, Any]:
@@ -186,14 +201,26 @@ def _by_size_alone(size: int, machine: Hardware) -> dict[str, Any]:
 
 
 def _shape(model: Choice, inventory: Inventory) -> ModelShape | None:
-    path = model.path or (inventory.path_of(model.file) if model.file else None)
+    path = _path(model, inventory)
     if path is not None:
         return _read(path.resolve())
     return shape_from_facts(model.file) if model.file else None
 
 
+def _path(model: Choice, inventory: Inventory) -> Path | None:
+    return model.path or (inventory.path_of(model.file) if model.file else None)
+
+
 _read: Callable[[Path], ModelShape] = cache(lambda path: shape_of(read_gguf(path)))
 """One draft serves many pairs."""
+
+
+def _on_disk(models: Sequence[Choice], inventory: Inventory) -> LocalPair | None:
+    """None unless all of them are."""
+    files = [path for model in models if (path := _path(model, inventory))]
+    if len(files) < len(models):
+        return None
+    return LocalPair(LocalModel(files[0]), LocalModel(files[1]) if len(files) > 1 else None)
 
 
 def _name(model: Choice) -> str:

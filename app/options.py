@@ -55,6 +55,14 @@ class LoadChoices:
     offline: bool = False
     force: bool = False
 
+    def fixed(self) -> dict[str, Any]:
+        """The engine's LoadConfig fields that the user has fixed."""
+        chosen = {
+            "context": self.ctx, "kv_type": self.kv_type, "target_gpu_layers": self.gpu_layers,
+            "draft_gpu_layers": self.draft_gpu_layers, "threads": self.threads, "flash_attention": self.flash_attention,
+        }
+        return {name: value for name, value in chosen.items() if value is not None}
+
 
 class SectionedCommand(click.Command):
     """A command whose help has the shared options under headings of their own."""

@@ -141,23 +141,35 @@ def fit_into_memory(
         return Fitted(tuned=tuned)  # whether llama.cpp can do more with it than we can is for the load to say
     shape, draft_shape = shapes[0], shapes[1] if draft else None
     plan_with = partial(plan_exactly, shape, draft_shape, machine, choices, sizes, keep_draft=keep_draft)
-    takes_memory = {name: value for name, value in tuned.items() if name in MEMORY}
-    if takes_memory:
-        answer = plan_with(tuned=takes_memory)
-        if isinstance(answer, LoadPlan) and not answer.given_up:
-            return Fitted(tuned=tuned)
-    answer = plan_with()
-    free = {name: value for name, value in tuned.items() if name not in MEMORY}
+    answer, in_use = plan_tuned(plan_with, tuned, draft=draft is not None)
     if isinstance(answer, LoadPlan):
+        if any(name in MEMORY for name in in_use):
+            return Fitted(tuned=in_use)
+        left_out = {name: value for name, value in tuned.items() if name in MEMORY}
         use_draft, left = draft is None or answer.use_draft, changes(answer, shape, draft_shape, choices, machine)
-        return Fitted(use_draft, left, remark_on(answer, takes_memory), free if use_draft else {})
+        return Fitted(use_draft, left, remark_on(answer, left_out), in_use)
     refusal = f"{target.name} {answer.reason}"
     if choices.force:
-        return Fitted(remark=f"{refusal}; loading it all the same (--force)", tuned=free)
+        return Fitted(remark=f"{refusal}; loading it all the same (--force)", tuned=in_use)
     open_choices = LoadChoices(flash_attention=choices.flash_attention)
     freer = plan_pair(shape, draft_shape, machine, open_choices)
     advice = _settings_that_fit(freer, choices, keep_draft) if isinstance(freer, LoadPlan) else instead()
     raise AppError("; ".join(part for part in (refusal, advice, "--force loads it all the same") if part))
+
+
+def plan_tuned(
+    plan_with: Callable[..., LoadPlan | DoesNotFit], tuned: Mapping[str, Any], *, draft: bool
+) -> tuple[LoadPlan | DoesNotFit, Mapping[str, Any]]:
+    """What a load does with tuned LoadConfig fields: the plan with them if nothing has to be given up for them, else the
+    plan without those that take memory; and the fields that are left, none where the draft they were tuned with is given
+    up. `plan_with` is plan_pair or plan_exactly but for `tuned`; draft: whether there is one."""
+    if takes_memory := {name: value for name, value in tuned.items() if name in MEMORY}:
+        answer = plan_with(tuned=takes_memory)
+        if isinstance(answer, LoadPlan) and not answer.given_up:
+            return answer, tuned
+    answer = plan_with()
+    free = {name: value for name, value in tuned.items() if name not in MEMORY}
+    return answer, free if isinstance(answer, DoesNotFit) or answer.use_draft or not draft else {}
 
 
 def plentiful(files: Sequence[Path], choices: LoadChoices, machine: Hardware, tuned: Mapping[str, Any] = _UNTUNED) -> bool:

@@ -10,17 +10,18 @@ terminal app, where nothing may be printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from app.downloads import fetch, total_size
 from app.errors import AppError, Interrupted
 from app.exact_sizes import exact_sizes
 from app.fit import doubt_before_fetching, fit_selection, something_that_fits
 from app.interrupt import Interrupt
+from app.local_pair import LocalModel, LocalPair
 from app.machine import machine_with
 from app.options import LoadChoices
 from app.paths import Paths, writable
@@ -35,32 +36,6 @@ from models.inventory import current_record
 LOADING = {"target": "loading the model", "draft": "loading the draft model", "measure": "measuring this machine"}
 BEHIND_SCREEN = 5
 """The chat's engine takes every core it is given; what is typed and drawn meanwhile goes before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalModel:
-    """A file to load, and its hash where that is known."""
-
-    path: Path
-    sha256: str | None = None
-
-    def as_json(self) -> dict[str, str]:
-        return {"path": str(self.path)} | ({"sha256": self.sha256} if self.sha256 else {})
-
-
-@dataclass(frozen=True, slots=True)
-class LocalPair:
-    """The files to load, both on disk."""
-
-    target: LocalModel
-    draft: LocalModel | None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """LoadConfig fields that memory leaves no choice about."""
-    tuned: Mapping[str, Any] = field(default_factory=dict)
-    """LoadConfig fields that `paceline tune` found for this pair here, as far as the user and memory leave them open."""
-
-    def as_json(self) -> dict[str, Any]:
-        return {"target": self.target.as_json(), "draft": self.draft.as_json() if self.draft else None}
 
 
 class FilesMissing(AppError):
@@ -160,7 +135,7 @@ def fitted(
         sizes=lambda use_draft, settings: exact_sizes(
             pair.target.path, pair.draft.path if pair.draft and use_draft else None, settings
         ),
-        tuned=tuned_settings(paths, pair, _given(choices)) if tuned else {},
+        tuned=tuned_settings(paths, pair, choices.fixed()) if tuned else {},
     )
     if plan.remark:
         front.say(plan.remark)
@@ -250,17 +225,8 @@ def load_config(pair: LocalPair, choices: LoadChoices, paths: Paths, remark: Cal
         draft=pair.draft.path if pair.draft else None,
         profile_dir=paths.profiles if keeps_profiles else None,
         log_file=paths.engine_log if keeps_logs else None,
-        **{**pair.tuned, **_given(choices), **pair.settings},
+        **{**pair.tuned, **choices.fixed(), **pair.settings},
     )
-
-
-def _given(choices: LoadChoices) -> dict[str, Any]:
-    """The LoadConfig fields that the user has fixed."""
-    chosen = {
-        "context": choices.ctx, "kv_type": choices.kv_type, "target_gpu_layers": choices.gpu_layers,
-        "draft_gpu_layers": choices.draft_gpu_layers, "threads": choices.threads, "flash_attention": choices.flash_attention,
-    }
-    return {name: value for name, value in chosen.items() if value is not None}
 
 
 def _missing(files: Sequence[ModelFile], inventory: Inventory, front: Front) -> list[ModelFile]:

@@ -12,11 +12,12 @@ from app.bench.pool import EngineKey
 from app.engine_build import ask_engine_build
 from app.errors import Interrupted
 from app.interrupt import Interrupt
+from app.local_pair import LocalPair
 from app.options import LoadChoices
 from app.paths import Paths
 from app.selection import NO_DRAFT
 from app.terminal import FractionBar, say
-from app.wiring import LOADING, LocalPair, load_config, local_pair
+from app.wiring import LOADING, load_config, local_pair
 from engine import EngineProcess, LoadCancelled, LoadProgress
 
 KV_TYPES = ("f16", "q8_0", "q4_0")

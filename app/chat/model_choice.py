@@ -179,7 +179,7 @@ class Models:
         pair = next((pair for pair in self._selector.catalogue.pairs if pair.name == name), None)
         if pair is not None and draft is None:
             given = replace(self._given, target=name, draft=None, ctx=context)
-            fit = fit_pair(pair, self._selector.inventory, self.machine, given)
+            fit = fit_pair(pair, self._selector.inventory, self.machine, given, self._paths)
             return self._described(name, pair.title, fit, None, () if fit.verdict == "unusable" else pair.files)
         selection = self._selection(name, draft)
         models = [selection.target, *([selection.draft] if selection.draft else [])]
@@ -283,7 +283,8 @@ class Models:
 
         machine = without_limits(self.machine) if roomy else self.machine
         try:
-            return fit_selection(name, selection, self._selector.inventory, machine, replace(self._given, ctx=context))
+            given = replace(self._given, ctx=context)
+            return fit_selection(name, selection, self._selector.inventory, machine, given, self._paths)
         except BadGguf as error:
             raise AppError(str(error)) from None
 

@@ -29,8 +29,8 @@ from app.terminal import say, say_table, write_out
 
 if TYPE_CHECKING:
     from app.interrupt import Interrupt
+    from app.local_pair import LocalPair
     from app.paths import Paths
-    from app.wiring import LocalPair
     from engine import Engine, Finished, GenerationRequest
 
 

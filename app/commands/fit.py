@@ -12,6 +12,7 @@ from app.options import LoadChoices
 
 if TYPE_CHECKING:
     from app.fit import Fit
+    from app.paths import Paths
     from app.selection import Selector
     from models import Hardware, LoadPlan
 
@@ -40,16 +41,16 @@ def fit(
     from app.tables import facts_table
     from app.terminal import print_table, say, write_out
 
-    selector, machine = _here()
+    selector, machine, paths = _here()
     choices = LoadChoices(target=name or target, draft=draft, ctx=ctx, kv_type=kv_type)
     if choices.target or draft:
-        one = _named(selector, machine, choices)
+        one = _named(selector, machine, choices, paths)
         if as_json:
             write_out(json.dumps(_json(machine, pair=one.as_json())) + "\n")
         else:
             print_table(facts_table(details(one, machine)))
         return 0 if one.fits else 1
-    fits = [fit_pair(pair, selector.inventory, machine, choices) for pair in selector.catalogue.pairs]
+    fits = [fit_pair(pair, selector.inventory, machine, choices, paths) for pair in selector.catalogue.pairs]
     if as_json:
         write_out(json.dumps(_json(machine, pairs=[one.as_json() for one in fits])) + "\n")
         return 0
@@ -77,8 +78,8 @@ def recommend(as_json: bool) -> int:
     from app.tables import facts_table
     from app.terminal import print_table, write_out
 
-    selector, machine = _here()
-    fits = [fit_pair(pair, selector.inventory, machine) for pair in selector.catalogue.pairs]
+    selector, machine, paths = _here()
+    fits = [fit_pair(pair, selector.inventory, machine, paths=paths) for pair in selector.catalogue.pairs]
     best = best_of(fits, machine)
     if best is None:
         raise AppError(f"no pair of the catalogue fits: {describe_machine(machine)}; free memory or disk, then ask again")
@@ -98,6 +99,7 @@ def recommend(as_json: bool) -> int:
 def details(fit: Fit, machine: Hardware) -> list[tuple[str, str]]:
     """One pair, a fact a line."""
     from app.machine import describe_machine
+    from app.tune.store import in_words
     from app.units import gb
 
     lines = [("pair", f"{fit.name}: {fit.title}" if fit.title else fit.name)]
@@ -112,6 +114,8 @@ def details(fit: Fit, machine: Hardware) -> list[tuple[str, str]]:
         if plan.device_bytes:
             lines.append(("GPU", f"{gb(plan.device_bytes)} GB"))
         lines.append(("settings", f"{plan.context:,} tokens of context, KV cache in {plan.kv_type}, batches of {plan.batch}"))
+        if fit.tuned:
+            lines.append(("tuned", in_words(fit.tuned)))
         lines.append(("given up", ", ".join(plan.given_up) or "nothing"))
     lines.append(("files", _files(fit)))
     lines.append(("machine", describe_machine(machine)))
@@ -170,17 +174,18 @@ def _short(given_up: str, plan: LoadPlan) -> str:
     return short.get(given_up.split()[0], f"{plan.target_gpu_layers} layers on GPU")
 
 
-def _named(selector: Selector, machine: Hardware, choices: LoadChoices) -> Fit:
+def _named(selector: Selector, machine: Hardware, choices: LoadChoices, paths: Paths | None) -> Fit:
     from app.fit import fit_pair, fit_selection
 
     pair = next((pair for pair in selector.catalogue.pairs if pair.name == choices.target), None)
     if pair is not None and choices.draft is None:
-        return fit_pair(pair, selector.inventory, machine, choices)
+        return fit_pair(pair, selector.inventory, machine, choices, paths)
     selection = selector.select(choices.target, choices.draft)
-    return fit_selection(choices.target or "your choice", selection, selector.inventory, machine, choices)
+    return fit_selection(choices.target or "your choice", selection, selector.inventory, machine, choices, paths)
 
 
-def _here() -> tuple[Selector, Hardware]:
+def _here() -> tuple[Selector, Hardware, Paths | None]:
+    """Paths are None where llama.cpp cannot be asked about this machine, as what was tuned for it has to be."""
     from app.engine_build import ask_engine_build
     from app.machine import machine_with
     from app.paths import Paths
@@ -191,7 +196,7 @@ def _here() -> tuple[Selector, Hardware]:
     selector, build = Selector.at(paths), ask_engine_build()
     if build.fault:
         say(f"llama.cpp cannot be used: {build.fault}; see `paceline doctor`. What follows counts without a GPU")
-    return selector, machine_with(paths.models, build.gpus)
+    return selector, machine_with(paths.models, build.gpus), None if build.fault else paths
 
 
 def _json(machine: Hardware, **answer: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import click
 
 if TYPE_CHECKING:
     from app.interrupt import Interrupt
+    from app.local_pair import LocalPair
     from app.paths import Paths
-    from app.wiring import LocalPair
     from engine.measure import Measured
 
 CONTEXT = 2048

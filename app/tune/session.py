@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from app.errors import AppError
 from app.interrupt import Interrupt
+from app.local_pair import LocalModel, LocalPair
 from app.options import LoadChoices
 from app.paths import Paths
 from app.terminal import progress, say
@@ -24,7 +25,7 @@ from app.tune.drafts import other_drafts
 from app.tune.loads import compare
 from app.tune.search import Outcome, Search, dimensions_for
 from app.tune.store import SETTINGS, Tuned, file_key, kept, save, this_machine
-from app.wiring import LocalModel, LocalPair, TerminalFront, fitted, load_config
+from app.wiring import TerminalFront, fitted, load_config
 from app.wiring import this_machine as hardware
 from engine import EngineDied, EngineError, EngineProcess, LoadCancelled, LoadConfig, LoadProgress
 from engine.trial import running_trial

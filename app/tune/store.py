@@ -18,7 +18,7 @@ from app.atomic import write_atomically
 from app.paths import Paths, writable
 
 if TYPE_CHECKING:
-    from app.wiring import LocalPair
+    from app.local_pair import LocalPair
 
 FORMAT = 1
 MEMORY = ("batch", "flash_attention", "kv_type", "target_gpu_layers", "draft_gpu_layers")

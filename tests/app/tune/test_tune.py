@@ -15,19 +15,23 @@ from typing import Any
 
 import pytest
 
+from app.chat.model_choice import Models
 from app.cli import main
+from app.fit import fit_selection
 from app.interrupt import Interrupt
+from app.local_pair import LocalModel, LocalPair
 from app.options import LoadChoices
 from app.paths import Paths
 from app.plan import plan_pair
+from app.selection import Choice, Selection
 from app.tune import session, store
 from app.tune.drafts import other_drafts
 from app.tune.session import tune
 from app.tune.store import Tuned, tuned_settings
-from app.wiring import LocalModel, LocalPair, TerminalFront, fitted, load_config, local_pair
+from app.wiring import TerminalFront, fitted, load_config, local_pair
 from engine import LoadConfig, LoadFailed
 from engine.trial import Trial, running_trial
-from models import Hardware, LoadPlan, read_gguf, shape_of
+from models import Hardware, Inventory, LoadPlan, read_gguf, shape_of
 
 
 @pytest.fixture
@@ -96,6 +100,49 @@ def test_what_was_tuned_is_planned_for_and_given_up_where_it_would_cost_anything
     assert capsys.readouterr().err == (
         "paceline: to fit into memory: without what `paceline tune` found (batch 2048, flash attention off)\n"
     )
+
+
+def test_models_fit_and_the_models_screen_plan_as_the_load_does(
+    paths: Paths, pair: LocalPair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pair.draft
+    keep(paths, pair, settings={"threads": 3, "batch": 2048, "kv_type": "q8_0"})
+    room = Hardware(0, 1 << 30, 4, 8, 1 << 40, (), frozenset())
+    names = str(pair.target.path), str(pair.draft.path)
+
+    def planned(free: int) -> list[tuple[str, int, dict[str, Any]]]:
+        machine = replace(room, available_bytes=free)
+        monkeypatch.setattr("app.machine.machine_with", lambda *_: machine)
+        monkeypatch.setattr("app.wiring.this_machine", lambda _: machine)
+        assert main(["models", "fit", "--target", names[0], "--draft", names[1], "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out)["pair"]["plan"]
+        fit = Models(paths, LoadChoices()).offer(*names, None).fit
+        assert fit.plan
+        return [
+            (shown["kv_type"], shown["batch"], shown["tuned"]), (fit.plan.kv_type, fit.plan.batch, dict(fit.tuned)),
+        ]
+
+    tuned = ("q8_0", 2048, {"threads": 3, "batch": 2048, "kv_type": "q8_0"})
+    assert planned(1 << 40) == [tuned, tuned]
+    shapes = [shape_of(read_gguf(Path(name))) for name in names]
+    wanted = plan_pair(shapes[0], shapes[1], room, LoadChoices(), tuned={"batch": 2048, "kv_type": "q8_0"})
+    assert isinstance(wanted, LoadPlan)
+    plain = ("f16", 512, {"threads": 3})
+    assert planned(wanted.host_needed_bytes - 1) == [plain, plain]
+    monkeypatch.setattr("app.machine.machine_with", lambda *_: replace(room, available_bytes=1 << 40))
+    assert main(["models", "fit", "--target", names[0], "--draft", names[1], "--ctx", "512", "--kv-type", "f16"]) == 0
+    assert "threads 3, batch 2048\n" in capsys.readouterr().out  # what the user says comes first
+
+
+def test_models_fit_counts_the_draft_that_was_found_to_be_better(
+    paths: Paths, pair: LocalPair, drafts: dict[str, Path]
+) -> None:
+    assert pair.draft
+    keep(paths, pair, better_draft=str(drafts["fair"]))
+    usual = Selection(Choice(path=pair.target.path), Choice(path=pair.draft.path), draft_implied=True)
+    machine = Hardware(1 << 34, 1 << 34, 4, 8, 1 << 40, (), frozenset())
+    fit = fit_selection("mine", usual, Inventory(paths.models), machine, LoadChoices(), paths)
+    assert fit.draft == drafts["fair"].name
 
 
 def test_ask_names_what_was_tuned(
