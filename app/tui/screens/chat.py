@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
@@ -34,6 +33,7 @@ from app.tui.widgets.message import MessageView
 from app.tui.widgets.pace import PacePanel
 from app.tui.widgets.prompt import Prompt
 from app.tui.widgets.status import Activity, StatusLine, pair_name
+from app.tui.widgets.thrifty import Columns, Rows, Thrifty
 from app.tui.widgets.transcript import Transcript
 from app.units import gb
 
@@ -44,7 +44,7 @@ LOOK_SECONDS = 1.0
 EMPTY = "What shall we talk about?"
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(Screen[None], Thrifty):
     """One chat at a time. The session says which."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -97,8 +97,8 @@ class ChatScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield self._title
-        with Horizontal(id="middle"):
-            with Vertical(id="main"):
+        with Columns(id="middle"):
+            with Rows(id="main"):
                 yield Static(EMPTY, id="empty", markup=False)
                 yield self.transcript
                 yield self._find
@@ -199,8 +199,7 @@ class ChatScreen(Screen[None]):
     @refusable
     async def send(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         """Send a message, or the edited one in the place of the old."""
-        if self.host.state in ("empty", "lost"):
-            self._load()
+        self._load_if_none()
         try:
             await self._actions.send(text, attachments)
         except AppError:
@@ -209,6 +208,10 @@ class ChatScreen(Screen[None]):
         finally:
             self.show_title()
             self.update_hints()
+
+    def _load_if_none(self) -> None:
+        if self.host.state in ("empty", "lost"):
+            self._load()
 
     # ---- what the host says
 
@@ -317,8 +320,10 @@ class ChatScreen(Screen[None]):
 
     @refusable
     async def action_regenerate(self) -> None:
-        if self.idle() and not await self._replies.regenerate(self.transcript.cursor):
-            self.tell("there is no message to reply to")
+        if self.idle():
+            self._load_if_none()
+            if not await self._replies.regenerate(self.transcript.cursor):
+                self.tell("there is no message to reply to")
         self.update_hints()
 
     def action_reload(self) -> None:

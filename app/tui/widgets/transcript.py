@@ -1,7 +1,7 @@
 """The messages of a chat, of which only a window is mounted: a chat of thousands opens as fast as a short one.
 
 Two rules decide where the view stands after every layout, whatever made it necessary (streaming, a resize, messages
-mounted above): while it *follows*, at the end; otherwise so that the message at its top stays where it is. Both are
+mounted above): while it *follows*, at the end; otherwise so that the row at its top stays where it is. Both are
 applied inside the layout itself, so that nothing is ever drawn in the wrong place first. Scrolling up stops the
 following, reaching the end takes it up again.
 """
@@ -22,6 +22,7 @@ from textual.widget import Widget
 from app.chat.conversation import Message
 from app.tui.keys import bind
 from app.tui.widgets.message import MessageView
+from app.tui.widgets.place import Place
 
 FIRST = 12
 """Messages mounted at once: more than a screen holds, as a rule."""
@@ -29,9 +30,6 @@ STEP = 8
 """Messages mounted at an edge that is reached."""
 MOST = 40
 """Messages mounted; beyond that the other end of the window is let go."""
-
-Place = tuple[MessageView, float]
-"""A message, and how much of its height is above the view's top, as a share."""
 
 
 class Transcript(VerticalScroll):
@@ -82,9 +80,12 @@ class Transcript(VerticalScroll):
         self._coloured = self._thinking_opened = False
         self._marked: int | None = None
         self._marker = ""
-        self._place: Place | None = None
+        self._places: dict[int, Place] = {}
+        """What stands at the view's top: as it was scrolled to, and by the widths that there were since."""
         self._regions: dict[Widget, Region] = {}
         """Where the last layout put each view, from the top of the window."""
+        self._width = 0
+        """Of that layout."""
         self._extending = False
         self.newest: Callable[[Message], Message] = lambda message: message
         """A message with the text it has by now: a reply grows, on the screen or off it."""
@@ -180,7 +181,7 @@ class Transcript(VerticalScroll):
             view.set_branch(self._branch(view.message.id))
 
     async def _mount_window(self, low: int, high: int) -> None:
-        old, self._views, self._low, self._place = self._views, [], low, None
+        old, self._views, self._low, self._places = self._views, [], low, {}
         await self._drop(old)
         self._views = [self._make(message) for message in self._path[low:high]]
         await self.mount_all(self._views)
@@ -201,8 +202,8 @@ class Transcript(VerticalScroll):
             await self._drop(stale)
 
     async def _drop(self, views: Sequence[MessageView]) -> None:
-        if self._place is not None and self._place[0] in views:
-            self._place = None
+        if any(place.outermost in views for place in self._places.values()):
+            self._places = {}
         widgets = [widget for view in views for widget in view.walk_children(Widget, with_self=True)]
         await self.remove_children(list(views))
         for widget in widgets:  # Textual's memo of backgrounds keeps the caches of some 1,000 widgets that are gone
@@ -254,11 +255,17 @@ class Transcript(VerticalScroll):
         if optimal:
             return result
         self._regions = {placement.widget: placement.region for placement in result.placements}
+        self._width = size.width
         bottom = max(0, result.total_region.bottom - size.height)
         if self.following and not self.later:
             self._stand_at(bottom)
-        elif self._place is not None and (region := self._regions.get(self._place[0])) is not None:
-            self._stand_at(max(0, min(bottom, region.y + round(self._place[1] * region.height))))
+        elif self._places:
+            place = self._places.pop(size.width, None) or next(reversed(self._places.values()))
+            if (region := self._regions.get(place.outermost)) is not None:
+                row = place.row(region)
+                place = Place.at(row, place.outermost, region)  # what it is part of may have grown
+                self._stand_at(max(0, min(bottom, row)))
+            self._places[size.width] = place  # as the last one
         return result
 
     def _stand_at(self, y: int) -> None:
@@ -277,11 +284,11 @@ class Transcript(VerticalScroll):
             self.post_message(self.Followed())
 
     def _note_place(self) -> None:
-        """Remember which message is at the top, and how much of it is above."""
+        """Remember what is at the top."""
         for view in self._views:
             region = self._regions.get(view)
             if region is not None and region.bottom > self.scroll_y:
-                self._place = (view, (self.scroll_y - region.y) / max(1, region.height))
+                self._places = {self._width: Place.at(round(self.scroll_y), view, region)}
                 return
 
     async def follow(self) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from textual.widget import Widget
 
 from app.store import ChatStore
@@ -119,6 +122,69 @@ async def test_text_that_comes_does_not_move_a_reader_and_is_followed_at_the_end
         reply.grow("The last line.\n\n", ())
         await drawn()
         assert transcript.scroll_y == transcript.max_scroll_y
+
+
+def first_number(running: Running) -> int:
+    """The number at the beginning of the row at the top."""
+    region = running.transcript.content_region
+    for strip in running.app.screen._compositor.render_strips(running.app.size)[region.y :]:
+        if found := re.search(r"\bw(\d+)", strip.text):
+            return int(found[1])
+    raise AssertionError("no number is in view")
+
+
+def numbered(count: int) -> str:
+    """Prose, a list and code, with a number in every few cells of it."""
+    prose = "\n\n".join(" ".join(f"w{i}" for i in range(at, min(at + 150, count))) for at in range(0, count, 150))
+    code = "\n".join(f"x = w{i}" for i in range(count, 2 * count))
+    return f"{prose}\n\n```\n{code}\n```\n\n" + " ".join(f"w{i}" for i in range(2 * count, 3 * count))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6, 0.95])
+async def test_a_resize_keeps_the_place_within_one_huge_message(run_app: RunApp, store: ChatStore, share: float) -> None:
+    chat = fill(store, 2, lambda i: numbered(1500) if i else "question")
+    async with run_app(chat=chat, size=(160, 45)) as running:
+        await settled(running)
+        running.transcript.scroll_to(y=round(running.transcript.max_scroll_y * share), animate=False, immediate=True)
+        await settled(running)
+        before = first_number(running)
+        for size in ((80, 24), (40, 12), (80, 24), (160, 45)):
+            await running.pilot.resize_terminal(*size)
+            await settled(running)
+            assert abs(first_number(running) - before) <= 25  # what a row of 160 columns holds
+        assert first_number(running) == before
+
+
+async def test_the_place_within_a_reply_stays_while_it_grows(run_app: RunApp, store: ChatStore) -> None:
+    async with run_app(chat=fill(store, 2)) as running:
+        session, transcript = running.session, running.transcript
+        session.send("more")
+        await running.screen.show_path()
+        await transcript.follow()
+        await settled(running)
+        reply = transcript.view(session.path[-1].id)
+        assert reply is not None
+
+        async def grow(start: int, end: int) -> None:
+            reply.grow("".join(f"w{i} " for i in range(start, end)), ())
+            await running.until(lambda: reply.query_one(Reply)._timer is None, "the text is not drawn")
+            await settled(running)
+
+        await grow(0, 600)
+        transcript.scroll_to(y=transcript.max_scroll_y - 12, animate=False, immediate=True)
+        await settled(running)
+        before = first_number(running)
+        await grow(600, 1200)
+        assert first_number(running) == before
+        await running.pilot.resize_terminal(60, 20)
+        await settled(running)
+        narrow = first_number(running)
+        assert abs(narrow - before) <= 16
+        await grow(1200, 1800)
+        assert first_number(running) == narrow
+        await running.pilot.resize_terminal(80, 24)
+        await settled(running)
+        assert first_number(running) == before
 
 
 async def test_a_resize_keeps_the_message_at_the_top(run_app: RunApp, store: ChatStore) -> None:
