@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import AppError
+from app.paths import typed_path
 from app.selection import Selector
 from models import BadGguf, GgufInfo, ModelFile, Pair, UnknownModel, parse_hub_reference, read_gguf, shape_of
 from models.file_types import parameters_of, quantisation_of
@@ -41,7 +42,7 @@ def subjects_named(name: str, selector: Selector) -> tuple[Pair | None, list[Sub
         return pair, [_of_catalogue(file, selector) for file in pair.files]
     if name.startswith("hf:"):
         return None, [_of_catalogue(parse_hub_reference(name), selector)]
-    path = Path(name).expanduser()
+    path = typed_path(name)
     if path.is_file():
         located = {selector.inventory.location(file).resolve(): file for file in selector.catalogue.files}
         return None, [Subject(name, located.get(path.resolve()), path)]

@@ -15,6 +15,15 @@ from pathlib import Path
 import platformdirs
 
 
+def typed_path(text: str) -> Path:
+    """The path that a person typed: with `~`, and in quotes if they liked. Whether anything is there is not looked at, and
+    nothing is raised (as Path.expanduser does for a user that is not there)."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1]
+    return Path(os.path.expanduser(text))
+
+
 @dataclass(frozen=True, slots=True)
 class Paths:
     """The directories. None of them needs to exist yet; see `writable`."""
@@ -36,14 +45,14 @@ class Paths:
         """The directories as the environment has them now."""
         environ = os.environ if environ is None else environ
         if home := environ.get("PACELINE_HOME"):
-            root = Path(home).expanduser()
+            root = typed_path(home)
             data, state, config = root, root, root / "config"
         else:
             data = platformdirs.user_data_path("paceline", appauthor=False)
             state = platformdirs.user_state_path("paceline", appauthor=False)
             config = platformdirs.user_config_path("paceline", appauthor=False)
         chosen = environ.get("PACELINE_MODELS")
-        models = Path(chosen).expanduser() if chosen else data / "models"
+        models = typed_path(chosen) if chosen else data / "models"
         return cls(
             models=models, profiles=state / "profiles", logs=state / "logs", config=config, chats=data / "chats",
             states=state / "states",

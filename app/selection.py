@@ -12,7 +12,7 @@ from pathlib import Path
 
 from app.errors import AppError
 from app.local_models import local_path
-from app.paths import Paths
+from app.paths import Paths, typed_path
 from models import Catalogue, Inventory, ModelFile, Pair, load_catalogue, parse_hub_reference
 from models.errors import UnknownModel
 
@@ -84,7 +84,7 @@ class Selector:
         return self._model(name)
 
     def _model(self, name: str) -> Choice:
-        path = Path(name).expanduser()
+        path = typed_path(name)
         looks_like_path = "/" in name or "\\" in name or name.lower().endswith(".gguf")
         if looks_like_path and not name.startswith("hf:"):
             if path.is_dir():

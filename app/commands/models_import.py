@@ -28,13 +28,13 @@ def import_(paths: tuple[Path, ...], hashes: bool, as_json: bool) -> int:
 
     from app.errors import AppError
     from app.importing import import_models
-    from app.paths import Paths
+    from app.paths import Paths, typed_path
     from app.selection import Selector
     from app.terminal import say, write_out
     from models.importer import standard_folders
 
     selector = Selector.at(Paths.find())
-    folders = [path.expanduser() for path in paths] or standard_folders(os.environ, Path.home())
+    folders = [typed_path(str(path)) for path in paths] or standard_folders(os.environ, Path.home())
     if not folders:
         raise AppError("no models of LM Studio, Ollama, the Hugging Face hub or llama.cpp here; give a file or folder")
     outcome = import_models(folders, selector.inventory, selector.catalogue, hashes=hashes)

@@ -38,16 +38,16 @@ def format_of(path: Path) -> Format:
 def save_export(store: ChatStore, chat_ids: Sequence[int], path: Path, *, replace: bool = False) -> Path:
     """The chats into a file, in the format its name tells; the path that was written. A folder gets a Markdown file named
     after the first chat. What is there already is only replaced with `replace`. Raises TransferError, StoreError."""
-    path = path.expanduser()
-    if path.is_dir():
-        path = _free(path / suggested_name(store.chat(chat_ids[0]).title))
-    text = export_chats(store, chat_ids, format_of(path))
-    if path.exists() and not replace:
-        raise TransferError(f"{path} is there already; choose another name")
+    path = path.absolute()
     try:
+        if path.is_dir():
+            path = _free(path / suggested_name(store.chat(chat_ids[0]).title))
+        text = export_chats(store, chat_ids, format_of(path))
+        if path.exists() and not replace:
+            raise TransferError(f"{path} is there already; choose another name")
         write_atomically(path, text)
-    except OSError as error:
-        raise TransferError(f"{path} cannot be written: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise TransferError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from None
     return path
 
 

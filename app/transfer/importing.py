@@ -57,8 +57,8 @@ def import_file(store: ChatStore, path: Path, progress: Progress | None = None) 
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise TransferError(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise TransferError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return import_bytes(store, content, str(path), progress)
 
 
@@ -67,6 +67,8 @@ def import_bytes(store: ChatStore, content: bytes, name: str, progress: Progress
     try:
         if len(content) > LARGEST_BYTES:
             raise TransferError("it is too large")
+        if not content.strip():
+            raise TransferError("it is empty")
         documents = list(_documents(content))
         total = sum(count for count, _ in documents)
         return _store(store, (chat for _, chats in documents for chat in chats), total, progress)

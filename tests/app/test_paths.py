@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.paths import Paths, writable
+from app.paths import Paths, typed_path, writable
 
 
 def test_one_variable_moves_everything(tmp_path: Path) -> None:
@@ -38,3 +38,20 @@ def test_a_place_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:
 def test_a_read_only_directory_is_not_writable(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     assert not writable(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("typed", "path"),
+    [
+        (" a b.md ", "a b.md"), ('"with space/a b.md"', "with space/a b.md"), ("'x'", "x"), ("~nobody-of-that-name/x", "~nobody-of-that-name/x"),
+        ('"', '"'), ("", "."), ("x\x00", "x\x00"),
+    ],
+)
+def test_a_path_is_taken_as_it_was_typed_and_nothing_is_raised(typed: str, path: str) -> None:
+    assert str(typed_path(typed)) == path
+
+
+def test_the_home_of_the_user_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert typed_path("~/x y") == Path("/home/me/x y")
+    assert typed_path('"~/x y"') == Path("/home/me/x y")

@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from app.errors import AppError
+from app.paths import typed_path
 from app.settings import ChatSettings
 from app.store.errors import NotFound
 
@@ -169,14 +169,14 @@ class ChatDialogs:
         if self._session.chat is None:
             self.tell("this chat has nothing in it yet")
             return
-        self.tell(f"saved as {save_export(self._session.store, [self._session.chat.id], Path(file or '.'))}")
+        self.tell(f"saved as {save_export(self._session.store, [self._session.chat.id], typed_path(file or '.'))}")
 
     @refusable
     async def action_import(self, file: str) -> None:
         """Read a file of chats."""
         from app.transfer import import_file
 
-        imported = await asyncio.to_thread(import_file, self._session.store, Path(file).expanduser())
+        imported = await asyncio.to_thread(import_file, self._session.store, typed_path(file))
         self.tell(f"read {imported.summary}")
         if len(imported.chat_ids) == 1:
             await self.open_chat(imported.chat_ids[0])

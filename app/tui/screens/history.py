@@ -18,6 +18,7 @@ from textual.widgets import Footer, Input, OptionList, Static
 
 from app.chat.conversation import Chat
 from app.errors import AppError
+from app.paths import typed_path
 from app.sanitize import sanitize
 from app.store import ChatStore, Found, StoreError, find_chats
 from app.tui.keys import bind
@@ -255,7 +256,7 @@ class HistoryScreen(ModalScreen[int | None]):
             name = suggested_name(chats[0].title) if len(chats) == 1 else "chats.md"
             line = await self.app.push_screen_wait(AskLine(f"File for {_chats(len(chosen))}: .md to read, .json to import again", str(Path.cwd() / name)))
             if line is not None and line.strip():
-                path = Path(line.strip())
+                path = typed_path(line)
                 written = await self._in_thread(lambda: save_export(self._store, chosen, path))
                 if written is not None:
                     self._list.clear_marks()
@@ -269,7 +270,7 @@ class HistoryScreen(ModalScreen[int | None]):
         question = "File to import: of Paceline, ChatGPT (.json, .zip) or LM Studio"
         line = await self.app.push_screen_wait(AskLine(question, ""))
         if line is not None and line.strip():
-            path = Path(line.strip()).expanduser()
+            path = typed_path(line)
             done = await self._in_thread(lambda: import_file(self._store, path))
             if done is not None:
                 self._tell(done.summary)

@@ -147,7 +147,7 @@ def test_the_zip_that_is_mailed_is_read() -> None:
         (zipped(**{"readme.txt": b"{}"}), "there is no conversations.json in it"),
         (zipped(**{"conversations.json": b"[" * 5})[:-30], "it is no export|no JSON|damaged"),
         (b"[]", "there is no chat in it"),
-        (b"", "it is no JSON"),
+        (b"", "it is empty"),
         (b"[1, 2", "it is no JSON"),
         (b"\xff\xfe\x00nonsense", "no export that is understood|it is no JSON"),
         (b'{"hello": 1}', "no export that is understood"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.chat.conversation import Attachment
+from app.paths import typed_path
 from app.settings import ChatSettings
 from app.store import ChatStore, NotFound
 from app.transfer import TransferError, export_chats, import_file, save_export, suggested_name
@@ -83,3 +84,12 @@ def test_a_file_that_is_not_there_is_one_line(store: ChatStore, tmp_path: Path) 
 def test_a_chat_that_is_gone_is_told(store: ChatStore) -> None:
     with pytest.raises(NotFound):
         export_chats(store, [7], "json")
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".md", "no\x00pe.md", "~nobody-of-that-name/x.md"])
+def test_a_name_that_no_file_can_have_is_one_line(store: ChatStore, name: str) -> None:
+    chat = store.new_chat(ChatSettings())
+    with pytest.raises(TransferError, match="cannot be written"):
+        save_export(store, [chat.id], typed_path(name))
+    with pytest.raises(TransferError, match="cannot be read"):
+        import_file(store, typed_path(name))
