@@ -148,14 +148,28 @@ def wider_than_normal(freedom: int, level: float) -> float:
 
 
 def student(freedom: int, p: float) -> float:
-    """The quantile of Student's distribution at p above 1/2: exact for 1 and 2 degrees, beyond by its expansion around the
-    normal one (within 1 % at 0.975)."""
-    if freedom == 1:
-        return math.tan(math.pi * (p - 0.5))
-    if freedom == 2:
-        return (2 * p - 1) / math.sqrt(2 * p * (1 - p))
-    z, v = NormalDist().inv_cdf(p), float(freedom)
-    return (
-        z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
-        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
-    )
+    """The quantile of Student's distribution at p above 1/2: for up to 30 degrees from its distribution function (to 1e-9),
+    beyond by the expansion around the normal one (within 0.1 % up to p = 0.9999)."""
+    if freedom > 30:
+        z, v = NormalDist().inv_cdf(p), float(freedom)
+        return (
+            z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+            + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+        )
+    low, high = 0.0, math.pi / 2
+    while high - low > 1e-14:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _central(freedom, middle) < 2 * p - 1 else (low, middle)
+    return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+def _central(freedom: int, angle: float) -> float:
+    """The probability that |t| < sqrt(freedom) * tan(angle): a finite sum for whole degrees of freedom (Abramowitz and
+    Stegun 26.7.3 and 26.7.4)."""
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0 if freedom == 1 else term
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= (k - 1) / k * math.cos(angle) ** 2
+        total += term
+    return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total

@@ -140,7 +140,7 @@ def document(findings: Findings, judgement: Judgement, manifest: Mapping[str, An
             "greedy_difference": asdict(judgement.greedy_difference) if judgement.greedy_difference else None,
             "drawn_difference": asdict(judgement.drawn_difference) if judgement.drawn_difference else None,
         },
-        "skipped": [{"prompt": name, "reason": reason} for name, reason in findings.skipped],
+        "skipped": [{"prompt": name, "reason": reason} for name, reason in findings.skipped.items()],
         "manifest": dict(manifest),
     }
 

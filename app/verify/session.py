@@ -67,7 +67,7 @@ class Findings:
     compared: list[Compared] = field(default_factory=list)
     drawn: list[DrawnPair] = field(default_factory=list)
     contexts: list[ContextTest] = field(default_factory=list)
-    skipped: list[tuple[str, str]] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
     complete: bool = False
 
 
@@ -180,10 +180,12 @@ class _Run:
         for number, prompt in enumerate(self._plan.prompts):
             if number and self._time_is_up():
                 return False
+            if prompt.question_id in self._findings.skipped:
+                continue
             try:
                 work(prompt, self._request(prompt))
             except ContextFull as error:
-                self._findings.skipped.append((prompt.question_id, str(error)))
+                self._findings.skipped[prompt.question_id] = str(error)
                 say(f"prompt {prompt.question_id} is left out: {error}")
         return True
 

@@ -82,19 +82,19 @@ def poisson_tail(count: int, mean: float) -> float:
         return 1.0
     if mean <= 0:
         return 0.0
-    term = math.exp(-mean)
-    below = 0.0
-    for k in range(count):
-        below += term
-        term *= mean / (k + 1)
-    tail, k = 0.0, count
-    while below > 0.5 and k < count + 1000:  # add up what is small instead of taking it from 1
+    if count <= mean:
+        return max(0.0, 1.0 - math.fsum(_poisson(k, mean) for k in range(count)))
+    tail, term, k = 0.0, _poisson(count, mean), count  # what is small is added up, not taken from 1
+    while term > 1e-18 * tail:
         tail += term
         k += 1
         term *= mean / k
-        if term < 1e-18 * max(tail, 1e-300):
-            break
-    return min(1.0, tail if below > 0.5 else 1.0 - below)
+    return min(1.0, tail)
+
+
+def _poisson(k: int, mean: float) -> float:
+    """By logarithms: exp(-mean) is 0 from a mean of 746 on, which a long run expects."""
+    return math.exp(k * math.log(mean) - mean - math.lgamma(k + 1))
 
 
 def holm(p_values: Sequence[float], level: float) -> list[bool]:
