@@ -23,7 +23,7 @@ SHORT, LONG = 256, 1536
 """Tokens in the cache while timing: threads do not care, attention does."""
 SCREENING, MOST_PAIRS = 3, 24
 
-Status = Literal["taken", "no gain", "within noise", "does not fit", "no time", "failed", "not tried"]
+Status = Literal["taken", "no gain", "another gains more", "within noise", "does not fit", "no time", "failed", "not tried"]
 
 
 class Timer(Protocol):
@@ -153,14 +153,15 @@ class Search:
                 continue
             screened = self._pairs(timer, dimension, now, number, SCREENING)
             outcome = Outcome(dimension.name, tried, "no gain", ratio=screened.ratio(), parts=screened.parts())
-            if screened.ratio() < 1 - LEAST_GAIN / 2 and (best is None or screened.ratio() < best[0]):
+            promising = screened.ratio() < 1 - LEAST_GAIN / 2
+            if promising and (best is None or screened.ratio() < best[0]):
                 if best is not None:
                     timer.close(best[1])
-                    self.outcomes.append(best[3])
+                    self.outcomes.append(replace(best[3], status="another gains more"))
                 best = (screened.ratio(), number, tried, outcome)
             else:
                 timer.close(number)
-                self.outcomes.append(outcome)
+                self.outcomes.append(replace(outcome, status="another gains more") if promising else outcome)
         if best is not None:
             self._trying = (dimension, best[2])
             self._decide(timer, dimension, now, best[1], best[2], best[3], until)

@@ -18,13 +18,13 @@ from app.errors import AppError
 from app.interrupt import Interrupt
 from app.local_pair import LocalModel, LocalPair
 from app.options import LoadChoices
-from app.paths import Paths
+from app.paths import Paths, writable
 from app.terminal import progress, say
 from app.tune.decision import FAMILY_RISK
 from app.tune.drafts import other_drafts
 from app.tune.loads import compare
 from app.tune.search import Outcome, Search, dimensions_for
-from app.tune.store import SETTINGS, Tuned, file_key, kept, save, this_machine
+from app.tune.store import SETTINGS, Tuned, file_key, kept, location, save, this_machine
 from app.wiring import TerminalFront, fitted, load_config
 from app.wiring import this_machine as hardware
 from engine import EngineDied, EngineError, EngineProcess, LoadCancelled, LoadConfig, LoadProgress
@@ -33,7 +33,7 @@ from engine.trial import running_trial
 OVERTIME, CALIBRATION_SECONDS = 1.25, 15.0
 """Of the time, and beyond it: when what was begun is left unfinished (a machine so busy that one sample takes minutes)."""
 ANSWERS = ("taken", "no gain", "within noise")
-"""Outcomes that overrule what an earlier run found."""
+"""Outcomes that overrule what an earlier run found, unless there was no time for all of that setting."""
 LOADS_SHARE = 0.4
 """Of the time, for what needs a load of its own, where there is any of it."""
 
@@ -56,8 +56,10 @@ class _Quiet(TerminalFront):
 
 
 def tune(pair: LocalPair, choices: LoadChoices, paths: Paths, seconds: float, interrupt: Interrupt) -> Result:
-    """Try everything there is to try, and keep what beat the noise. Raises EngineError when the pair cannot be loaded, and
-    OSError when the result cannot be kept."""
+    """Try everything there is to try, and keep what beat the noise. Raises EngineError when the pair cannot be loaded,
+    AppError when the result could not be kept, which is seen beforehand, and OSError when it can be no more."""
+    if not writable(folder := location(paths).parent):
+        raise AppError(f"cannot write to {folder}, where what is found would be kept")
     with _Run(pair, choices, paths, seconds, interrupt) as run:
         return run.all()
 
@@ -190,6 +192,7 @@ class _Run:
         """What was found, and what an earlier run found where this one came to no answer."""
         before = {field.name: getattr(self._config, field.name) for field in fields(LoadConfig)}
         answered = {outcome.name for outcome in outcomes if outcome.status in ANSWERS}
+        answered -= {outcome.name for outcome in outcomes if outcome.status == "no time"}
         old = kept(self._paths, self._pair)
         settings = {name: value for name, value in (old.settings if old else {}).items() if name not in answered}
         settings |= {name: getattr(config, name) for name in SETTINGS if getattr(config, name) != before[name]}

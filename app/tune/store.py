@@ -121,9 +121,20 @@ def load(paths: Paths) -> list[Tuned]:
         data = json.loads(location(paths).read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
             return []
-        return [Tuned(**{**entry, "gains": tuple(entry.get("gains", ()))}) for entry in data["tuned"]]
+        found = [Tuned(**{**entry, "gains": tuple(entry.get("gains", ()))}) for entry in data["tuned"]]
+        return [entry for entry in found if _is_sound(entry)]
     except (OSError, ValueError, KeyError, TypeError):
         return []
+
+
+def _is_sound(entry: Tuned) -> bool:
+    """Whether its values can be loaded with: the file may have been edited."""
+    kinds = {"flash_attention": bool, "kv_type": str}
+    return (
+        isinstance(entry.machine, dict) and isinstance(entry.settings, dict)
+        and all(isinstance(text, str) for text in (entry.target, entry.draft, entry.better_draft or ""))
+        and all(name in SETTINGS and type(value) is kinds.get(name, int) for name, value in entry.settings.items())
+    )
 
 
 def save(paths: Paths, entry: Tuned) -> None:

@@ -26,6 +26,7 @@ from app.plan import plan_pair
 from app.selection import Choice, Selection
 from app.tune import session, store
 from app.tune.drafts import other_drafts
+from app.tune.search import Outcome
 from app.tune.session import tune
 from app.tune.store import Tuned, tuned_settings
 from app.wiring import TerminalFront, fitted, load_config, local_pair
@@ -176,6 +177,14 @@ def test_doctor_tells_what_is_in_use(paths: Paths, pair: LocalPair, capsys: pyte
     assert store.in_use(paths, "another build") == ()
 
 
+@pytest.mark.parametrize("settings", [{"threads": "four"}, {"flash_attention": 1}, {"kv_type": None}, {"context": 9}, ["threads"]])
+def test_settings_that_no_load_could_take_are_left_out(paths: Paths, pair: LocalPair, settings: Any) -> None:
+    keep(paths, pair, settings=settings)
+    assert tuned_settings(paths, pair) == {}
+    keep(paths, pair, settings={"threads": 2})
+    assert tuned_settings(paths, pair) == {"threads": 2}
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"format": 99, "tuned": []}', '{"format": 1, "tuned": [{"nonsense": 1}]}', "[]"])
 def test_a_file_that_cannot_be_read_counts_as_empty(paths: Paths, pair: LocalPair, text: str) -> None:
     store.location(paths).parent.mkdir(parents=True, exist_ok=True)
@@ -251,6 +260,28 @@ def test_a_run_without_an_answer_keeps_an_earlier_one_s(
     assert {gain["status"] for gain in entry.gains} == {"no time"}
     assert (entry.settings, entry.better_draft) == ({"flash_attention": False, "batch": 256}, "/m/e.gguf")
     assert store.load(paths) == [entry]
+
+
+def test_an_earlier_setting_stands_where_there_was_no_time_to_decide(paths: Paths, pair: LocalPair) -> None:
+    keep(paths, pair, settings={"batch": 256, "kv_type": "q8_0"})
+    gains = [
+        Outcome("batch", {"batch": 128}, "no gain"), Outcome("batch", {"batch": 256}, "no time"),
+        Outcome("kv_type", {"kv_type": "q8_0"}, "no gain"),
+    ]
+    with Interrupt() as interrupt:
+        run = session._Run(pair, LoadChoices(ctx=512), paths, 1.0, interrupt)
+        assert run._entry(run._config, gains).settings == {"batch": 256}
+
+
+def test_a_result_that_could_not_be_kept_is_not_looked_for(
+    pair: LocalPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PACELINE_HOME", str(tmp_path / "file" / "home"))
+    monkeypatch.setattr("app.tune.session.running_trial", lambda *_: pytest.fail("it was measured"))
+    assert pair.draft
+    assert main(["tune", "--target", str(pair.target.path), "--draft", str(pair.draft.path)]) == 1
+    assert "where what is found would be kept" in capsys.readouterr().err
 
 
 @pytest.fixture
