@@ -6,6 +6,7 @@ An option that is not given stays None: the engine's own default holds, and is w
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -19,6 +20,16 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
 READABLE_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+
+
+class FiniteRange(click.FloatRange):
+    """A FloatRange without `nan`, which is in every range, and `inf`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number to go by", param, ctx)
+        return number
 
 
 MODES = re.compile(r"auto|plain|ngram|draft|fixed:([1-9]|[1-5][0-9]|6[0-3])")

@@ -22,7 +22,7 @@ from app.bench.plan import PLAIN
 from app.bench.pool import EngineKey, EnginePool
 from app.bench.prompts import BenchPrompt
 from app.bench.statistics import quantile
-from engine import ChatMessage, EngineProcess, Finished, GenerationRequest
+from engine import ChatMessage, EngineProcess, Finished, GenerationRequest, LoadFailed
 from engine.energy import EnergyMeter
 
 
@@ -64,6 +64,8 @@ def measure_load(pool: EnginePool, load: Load, stopped: Callable[[], bool]) -> I
     for count in load.at_once:
         threads = load.key.threads if load.fixed_threads and load.key.threads else max(1, load.threads // count)
         engines = [pool[replace(load.key, threads=threads, copy=copy)] for copy in range(count)]
+        if not all(engine.alive for engine in engines):  # each that was loaded took the room of an earlier one
+            raise LoadFailed(f"memory does not hold {count} engines at once; leave {count} out of --at-once")
         for repeat, mode in product(range(load.repeats), load.modes):
             if stopped():
                 return

@@ -55,7 +55,7 @@ class RunOptions:
 
 
 def bench_run(
-    options: RunOptions, loading: LoadChoices, sampling: Mapping[str, Any], saved: Mapping[str, Any], before: Result | None
+    options: RunOptions, loading: LoadChoices, params: SamplingParams, saved: Mapping[str, Any], before: Result | None
 ) -> int:
     """Measure, and return the exit code. `saved` is how the result keeps the options; `before` is a run to go on with.
 
@@ -71,7 +71,6 @@ def bench_run(
     ))
     categories = list(dict.fromkeys(prompt.category for prompt in prompts))
     rules = [parse_rule(text, [config.name for config in configs], categories) for text in options.require]
-    params = SamplingParams(**sampling)
     request = GenerationRequest(sampling=params, max_tokens=options.max_tokens[0], rule=options.rule)
 
     paths = Paths.find()

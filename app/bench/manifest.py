@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import subprocess
@@ -21,6 +22,7 @@ import psutil
 from app import __version__
 from app.bench.prompts import BenchPrompt
 from app.engine_build import ask_engine_build
+from app.sanitize import sanitize
 
 LIBRARIES = ("llama-cpp-python", "numpy")
 
@@ -49,8 +51,17 @@ def manifest(models: Mapping[str, Mapping[str, Any]], prompts: Sequence[BenchPro
         },
         "models": {name: dict(model) for name, model in models.items()},
         "prompts": {"count": len(prompts), "sha256": prompts_hash(prompts)},
-        "settings": dict(settings),
+        "settings": in_json(dict(settings)),
     }
+
+
+def in_json(value: Any) -> Any:
+    """With what JSON has no number for (a bias of -inf) as text, which `float` takes back."""
+    if isinstance(value, Mapping):
+        return {key: in_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [in_json(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def prompts_hash(prompts: Sequence[BenchPrompt]) -> str:
@@ -97,7 +108,7 @@ def _at(document: Any, key: str) -> Any:
 
 
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
+    text = sanitize(value if isinstance(value, str) else json.dumps(value)).replace("\n", " ")
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import AppError
+from app.sanitize import sanitize
 
 SUITES_DIR = Path(__file__).resolve().parent.parent.parent / "assets" / "suites"
 SUITES = (
@@ -77,6 +78,11 @@ def load_prompts(path: Path, *, all_turns: bool = False, per_category: int | Non
     return prompts
 
 
+def is_one_line(name: str) -> bool:
+    """Whether a name can be printed as it is."""
+    return bool(name) and sanitize(name) == name and len(name.splitlines()) == 1
+
+
 def _parse(line: str, where: str, default_id: str, all_turns: bool) -> BenchPrompt:
     try:
         row: Any = json.loads(line)
@@ -85,7 +91,10 @@ def _parse(line: str, where: str, default_id: str, all_turns: bool) -> BenchProm
     turns = row.get("turns") if isinstance(row, dict) else None
     if not isinstance(turns, list) or not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
         raise AppError(f"{where}: `turns` must be a list of texts")
-    category = str(row.get("category", "other"))
+    category, name = str(row.get("category", "other")), str(row.get("question_id", default_id))
+    for key, value in (("category", category), ("question_id", name)):
+        if not is_one_line(value):
+            raise AppError(f"{where}: `{key}` must be one line of text without control characters")
     if category == "all":
         raise AppError(f"{where}: no category can be called `all`; that is the sum of them")
     documents = row.get("documents", [])
@@ -93,7 +102,7 @@ def _parse(line: str, where: str, default_id: str, all_turns: bool) -> BenchProm
         raise AppError(f"{where}: `documents` must be a list of names")
     first = "\n\n".join([*(_document(name, where) for name in documents), turns[0]])
     rest = turns[1:] if all_turns else []
-    return BenchPrompt(str(row.get("question_id", default_id)), category, (first, *rest))
+    return BenchPrompt(name, category, (first, *rest))
 
 
 def _document(name: str, where: str) -> str:

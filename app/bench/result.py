@@ -15,6 +15,7 @@ from app.bench import at_once
 from app.bench.at_once import Throughput
 from app.bench.measurement import Measurement
 from app.bench.plan import Configuration
+from app.bench.prompts import is_one_line
 from app.bench.require import Verdict
 from app.bench.runner import Skipped
 from app.bench.statistics import LEVEL, TAIL
@@ -136,8 +137,12 @@ def _check(path: Path, configs: Sequence[Configuration], rows: Sequence[Measurem
     names = {config.name for config in configs}
     if len(names) < len(configs) or not {config.baseline or config.name for config in configs} <= names:
         raise AppError(f"{path}: the result is damaged (configurations: one is there twice, or its baseline is missing)")
+    if not all(map(is_one_line, names)):
+        raise AppError(f"{path}: the result is damaged (configurations: a name has control characters)")
     seen: set[tuple[str, object]] = set()
     for place, row in enumerate(rows):
+        if not is_one_line(row.question_id) or not is_one_line(row.category):
+            raise AppError(f"{path}: the result is damaged (rows.{place}: a name has control characters)")
         if row.config not in names:
             raise AppError(f"{path}: the result is damaged (rows.{place}: there is no configuration {row.config!r})")
         if row.tokens_per_second is not None and row.tokens_per_second <= 0:

@@ -86,8 +86,10 @@ def execute(
                     result.throughput.append(throughput)
                     shown.advance(task)
                     saver.now_and_then()
-        result.ended = "stopped" if interrupt.seen else state.ended
+        result.ended = state.ended
     finally:
+        if interrupt.seen:
+            result.ended = "stopped"
         result.engines = result.engines or engine_facts(pool, plan)
         result.verdicts = [verdict for rule in rules for verdict in judge(rule, result.rows, categories)]
         measured = bool(result.rows or result.throughput)

@@ -16,6 +16,7 @@ import click
 from app.errors import AppError
 from app.options import (
     READABLE_FILE,
+    FiniteRange,
     SectionedCommand,
     check_mode,
     loading_from,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 @click.option("--grammar", type=READABLE_FILE, help="The reply fits this GBNF grammar.")
 @click.option("--stats", is_flag=True, help="A short table of speeds on standard error.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Append one JSON line per round to this file.")
-@click.option("--shadow", type=click.FloatRange(0, 1), metavar="RATE",
+@click.option("--shadow", type=FiniteRange(0, 1), metavar="RATE",
               help="Check this share of replies against the target alone, after they were printed.  [default: shadow_rate of the settings]")
 @click.option("--no-stream", is_flag=True, help="Print the reply when it is complete.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: reply, timings, drafting.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ from app.errors import AppError
 from app.options import (
     MODES,
     READABLE_FILE,
+    FiniteRange,
+    LoadChoices,
     SectionedCommand,
     loading_from,
     loading_options,
@@ -91,7 +93,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float 
 @click.option("--at-once", callback=_listed(_whole(1)), metavar="LIST",
               help="Also measure the throughput of that many replies at once, each in a process of its own, as in 1,2,4.")
 @click.option("--repeat", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Most replies to each prompt.")
-@click.option("--precision", type=click.FloatRange(min=0), default=0.02, show_default=True, metavar="X",
+@click.option("--precision", type=FiniteRange(min=0), default=0.02, show_default=True, metavar="X",
               help="A category whose ratios are known within this share of themselves is not repeated.")
 @click.option("--budget", default="30m", show_default=True, callback=_seconds, metavar="TIME",
               help="End after this time (loading and --at-once come on top): 90s, 20m, 2h or none.")
@@ -139,28 +141,28 @@ def options_to_json(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def options_from_json(saved: dict[str, Any]) -> dict[str, Any]:
-    """The options as click gave them: tuples again, and the file a path."""
+    """The options as click gave them: tuples again. A path is text still, which `_run` takes too."""
 
     def tupled(value: Any) -> Any:
         return tuple(tupled(part) for part in value) if isinstance(value, list) else value
 
-    return {name: tupled(value) for name, value in saved.items()} | {
-        "prompts": Path(saved["prompts"]) if saved.get("prompts") else None
-    }
+    return {name: tupled(value) for name, value in saved.items()} | {"prompts": saved.get("prompts") or None}
 
 
 def _run(params: dict[str, Any], before: Result | None) -> int:
     saved = options_to_json(params)
-    loading = loading_from(params)
     from pydantic import TypeAdapter, ValidationError
 
     from app.bench.compose import RunOptions, bench_run
+    from engine import SamplingParams
 
     try:
+        loading = TypeAdapter(LoadChoices).validate_python(asdict(loading_from(params)))
         options = TypeAdapter(RunOptions).validate_python({field.name: params.pop(field.name) for field in fields(RunOptions)})
+        sampling = TypeAdapter(SamplingParams).validate_python({"temperature": GREEDY, **sampling_from(params)})
     except ValidationError as error:  # of a result that was edited
         first = error.errors(include_url=False)[0]
         raise AppError(f"cannot go on with options that were edited ({'.'.join(map(str, first['loc']))}: {first['msg'].lower()})") from None
     if options.prompts is not None and options.suites:
         raise click.UsageError("give --suites or --prompts, not both")
-    return bench_run(options, loading, {"temperature": GREEDY, **sampling_from(params)}, saved, before)
+    return bench_run(options, loading, sampling, saved, before)

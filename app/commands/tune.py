@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.options import SectionedCommand, loading_from, loading_options
+from app.options import FiniteRange, SectionedCommand, loading_from, loading_options
 
 if TYPE_CHECKING:
     from app.tune.store import Tuned
@@ -21,7 +21,7 @@ NUMERICS = (
 
 
 @click.command(cls=SectionedCommand)
-@click.option("--budget", type=click.FloatRange(min=0.05), default=3.0, show_default=True, metavar="MINUTES", help="Time to measure.")
+@click.option("--budget", type=FiniteRange(min=0.05), default=3.0, show_default=True, metavar="MINUTES", help="Time to measure.")
 @click.option("--show", is_flag=True, help="Show what was found before, and measure nothing.")
 @click.option("--reset", is_flag=True, help="Forget it for this pair, and go back to the defaults.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")

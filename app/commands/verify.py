@@ -13,6 +13,7 @@ import click
 from app.options import (
     MODES,
     READABLE_FILE,
+    FiniteRange,
     SectionedCommand,
     loading_from,
     loading_options,
@@ -43,9 +44,9 @@ def _parse_modes(_ctx: click.Context, _param: click.Parameter, value: str | None
               help="Short replies drawn at each context, to be held against the target's own distribution; 0: none.")
 @click.option("--contexts", type=click.IntRange(min=1), default=4, show_default=True, metavar="N",
               help="Prompts whose first tokens are drawn that often.")
-@click.option("--budget", type=click.FloatRange(min=0.1), default=8.0, show_default=True, metavar="MINUTES",
+@click.option("--budget", type=FiniteRange(min=0.1), default=8.0, show_default=True, metavar="MINUTES",
               help="Time after which nothing new is begun.")
-@click.option("--false-alarm", type=click.FloatRange(min=1e-4, max=0.2), default=0.001, show_default=True, metavar="P",
+@click.option("--false-alarm", type=FiniteRange(min=1e-4, max=0.2), default=0.001, show_default=True, metavar="P",
               help="Chance that all tests of the distribution together accuse a right engine.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @loading_options

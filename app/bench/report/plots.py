@@ -4,6 +4,7 @@ markers and hatches so that a print in grey can be read as well."""
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -73,7 +74,8 @@ def all_of(result: Result) -> list[Plot]:
 def rendered(plot: Plot, kind: Literal["svg", "png"] | str) -> bytes:
     """The bytes of an image file."""
     out = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")  # of a category's name: a box stands for it
         settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 160}
         plot.figure.savefig(out, format=kind, bbox_inches="tight", **settings)
     return out.getvalue()

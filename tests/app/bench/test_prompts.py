@@ -35,6 +35,8 @@ def test_a_few_of_each_category(tmp_path: Path) -> None:
         ({"turns": "one"}, "`turns` must be"),
         ({"turns": [3]}, "`turns` must be"),
         ({"turns": ["x"], "category": "all"}, "no category can be called"),
+        ({"turns": ["x"], "category": "a\x1b[31mb"}, "`category` must be one line"),
+        ({"turns": ["x"], "question_id": "a\nb"}, "`question_id` must be one line"),
         ({"turns": ["x"], "question_id": "good"}, "question_id good was there before"),
     ],
 )

@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.bench.at_once import Throughput
 from app.cli import main
+from app.errors import Interrupted
 from tests.app.conftest import ROOT
 
 
@@ -126,7 +129,8 @@ def test_a_run_that_measured_nothing_fails_and_leaves_an_earlier_result_alone(
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [(None, "manifest.settings.options"), ({}, "the options in it"), ({"modes": ["plain", "ngram"]}, "cannot go on"),
-     ({"per_category": "many"}, "cannot go on")],
+     ({"per_category": "many"}, "cannot go on"), ({"target": 5}, "(target: "), ({"ctx": "many"}, "(ctx: "),
+     ({"temperature": "hot"}, "(temperature: "), ({"prompts": 7}, "(prompts: ")],
 )
 def test_a_run_whose_options_were_edited_does_not_go_on(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], options: dict[str, Any] | None, complaint: str
@@ -143,6 +147,45 @@ def test_a_run_whose_options_were_edited_does_not_go_on(
     assert complaint in said
     assert "internal error" not in said
     assert (tmp_path / "out.json").read_text() == text
+
+
+def test_a_bias_that_json_has_no_number_for_is_kept(command: list[str], tmp_path: Path) -> None:
+    assert main([*command, "--max-tokens", "4", "--repeat", "1", "--logit-bias", "101:-inf"]) == 0
+    assert result(tmp_path)["manifest"]["settings"]["sampling"]["logit_bias"] == [[101, "-inf"]]
+    assert main(["bench", "run", "--resume", str(tmp_path / "out.json"), "--repeat", "2"]) == 0
+    assert {row["repeat"] for row in result(tmp_path)["rows"]} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    "command", [["bench", "run", "--precision"], ["verify", "--budget"], ["verify", "--false-alarm"], ["tune", "--budget"]], ids=" ".join
+)
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_what_is_no_number_to_go_by_is_refused(command: list[str], number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, number]) == 2
+    assert "Invalid value for" in capsys.readouterr().err
+
+
+def test_more_engines_than_memory_holds_are_refused(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("app.bench.pool.has_room", lambda key: key.copy == 0)
+    assert main([*command, "--max-tokens", "4", "--repeat", "1", "--at-once", "1,2"]) == 1
+    assert "memory does not hold 2 engines at once; leave 2 out of --at-once" in capsys.readouterr().err
+    assert {row["at_once"] for row in result(tmp_path)["at_once"]["rows"]} == {1}
+
+
+def test_ctrl_c_while_engines_are_loaded_for_several_replies_is_a_stop(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def loading(*_: object) -> Iterator[Throughput]:
+        signal.raise_signal(signal.SIGINT)
+        raise Interrupted
+        yield
+
+    monkeypatch.setattr("app.bench.session.measure_load", loading)
+    assert main([*command, "--max-tokens", "4", "--repeat", "1", "--at-once", "1"]) == 130
+    assert result(tmp_path)["ended"] == "stopped"
+    assert "paceline: stopped: 9 replies were measured" in capsys.readouterr().err
 
 
 def test_a_category_that_is_known_precisely_is_not_repeated(command: list[str], tmp_path: Path) -> None:
