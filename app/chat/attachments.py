@@ -7,7 +7,7 @@ are mentioned in the same way, as `[Pasted text 1, 12,345 lines]`. Reads files; 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ PASTED = "Pasted text "
 
 _MENTION = re.compile(r"""(?<![^\s(\[{"'])@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
 _PASTED = re.compile(r"\[(Pasted text \d+, [\d,]+ (?:lines?|characters))\]")
+_LIKE_A_FILE = re.compile(r"/|\s|\.\w{1,5}\Z")
 _TRAILING = ".,;:!?)]}'"
 """What ends a sentence around a path rather than the path."""
 
@@ -44,16 +45,21 @@ class Refused:
 
 def mentions(text: str, cwd: Path) -> list[Mention]:
     """The files and folders that `text` names, each once. Asks the disk whether they exist."""
-    found: dict[str, Mention] = {}
+    return list({mention.typed: mention for _, mention in _named(text, cwd) if mention is not None}.values())
+
+
+def unfound(text: str, cwd: Path) -> list[str]:
+    """What `text` names as if it were a file (in quotes, with a slash or an ending) and is not there, each once. An `@name`
+    of other kinds is a word like any other."""
+    return list(dict.fromkeys(typed for typed, mention in _named(text, cwd) if mention is None and _LIKE_A_FILE.search(typed)))
+
+
+def _named(text: str, cwd: Path) -> Iterator[tuple[str, Mention | None]]:
+    """Each mention as it stands in the text, and the file that is meant if there is one."""
     for match in _MENTION.finditer(text):
-        typed = match[1] or match[2]
-        candidates = [typed] if match[1] else _without_punctuation(typed)
-        for candidate in candidates:
-            path = resolve(candidate, cwd)
-            if path is not None:
-                found.setdefault(candidate, Mention(candidate, path))
-                break
-    return list(found.values())
+        candidates = [match[1]] if match[1] else _without_punctuation(match[2])
+        found = (Mention(candidate, path) for candidate in candidates if (path := resolve(candidate, cwd)) is not None)
+        yield (match[1] or candidates[-1]), next(found, None)
 
 
 def resolve(typed: str, cwd: Path) -> Path | None:

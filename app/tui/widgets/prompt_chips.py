@@ -6,7 +6,7 @@ Names with token counts, and what was refused with the reason. Files are read in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import ClassVar
@@ -17,7 +17,7 @@ from textual import events
 from textual.message import Message
 from textual.widgets import Static
 
-from app.chat.attachments import Refused, too_long
+from app.chat.attachments import Refused, too_long, unfound
 from app.chat.conversation import Attachment
 from app.tui.keys import shown_key
 from app.tui.widgets.prompt_attachments import Attached, Record, gathered
@@ -60,10 +60,11 @@ class Chips(Static):
     class Found(Message):
         """Read in a thread: what `text` brings along."""
 
-        def __init__(self, text: str, records: dict[str, Record], then: Then | None) -> None:
+        def __init__(self, text: str, records: dict[str, Record], unfound: Sequence[str], then: Then | None) -> None:
             super().__init__()
             self.text = text
             self.records = records
+            self.unfound = unfound
             self.then = then
 
     def __init__(self, cwd: Path) -> None:
@@ -72,6 +73,8 @@ class Chips(Static):
         self.typing: str | None = None
         """A path that is just being completed: a folder on the way to a file is no mistake."""
         self._room: int | None = None
+        self._unfound: list[str] = []
+        """Mentions of files that are not there: they go along as words, which is said."""
         self._counting: dict[str, Attachment] = {}
         self._tags = count()
 
@@ -81,16 +84,18 @@ class Chips(Static):
             group = "look" if then is None else "send"
             self.run_worker(lambda: self._read(text, then), thread=True, exclusive=then is None, group=group)
         else:
-            self._take(text, gathered(text, self.attached), then)
+            self._take(text, gathered(text, self.attached), (), then)
 
     def _read(self, text: str, then: Then | None) -> None:
-        self.post_message(self.Found(text, gathered(text, self.attached), then))
+        self.post_message(self.Found(text, gathered(text, self.attached), unfound(text, self.attached.cwd), then))
 
     def on_chips_found(self, event: Found) -> None:
         event.stop()
-        self._take(event.text, event.records, event.then)
+        self._take(event.text, event.records, event.unfound, event.then)
 
-    def _take(self, text: str, records: dict[str, Record], then: Then | None) -> None:
+    def _take(self, text: str, records: dict[str, Record], unfound: Sequence[str], then: Then | None) -> None:
+        known = {item.name for item in self.attached.items} | records.keys()
+        self._unfound = [name for name in unfound if name not in known and name not in self.attached.left_out]
         for attachment in self.attached.take(records):
             self._count(attachment)
         self.show()
@@ -139,7 +144,8 @@ class Chips(Static):
     def show(self) -> None:
         """Bring the line up to date."""
         items = [item for item in self.attached.items if item.name != self.typing or isinstance(item, Attachment)]
-        self.display = bool(items)
+        nowhere = [name for name in self._unfound if name != self.typing]
+        self.display = bool(items or nowhere)
         chips = [self._chip(item) for item in items if isinstance(item, Attachment)]
         lines = [Text("  ").join(chips)] if chips else []
         lines += [self._problem(item.reason, item.name) for item in items if isinstance(item, Refused)]
@@ -148,6 +154,8 @@ class Chips(Static):
         if lines and (key := shown_key(self.app, "drop_attachment")):
             which = "the last " if len(items) > 1 else "it "
             lines[-1].append(f"  {key} leaves {which}out", self.get_component_rich_style("chips--quiet"))
+        quiet = self.get_component_rich_style("chips--quiet")
+        lines += [Text(f"? there is no file {name}; that goes along as words", quiet) for name in nowhere]
         self.update(Text("\n").join(lines))
 
     def leave_out_last(self) -> None:

@@ -15,6 +15,7 @@ from app.chat.attachments import (
     quoted,
     read,
     too_long,
+    unfound,
 )
 from app.chat.conversation import Attachment
 
@@ -118,3 +119,9 @@ def test_pasted_texts_are_named_by_their_size() -> None:
     assert pasted_name(1, "x" * 5000) == "Pasted text 1, 5,000 characters"
     text = f"see [{pasted_name(1, 'x' * 5000)}] and [Pasted text 9] and [{pasted_name(2, 'a' + chr(10) + 'b')}]"
     assert pasted_names(text) == ["Pasted text 1, 5,000 characters", "Pasted text 2, 2 lines"]
+
+
+def test_what_is_named_like_a_file_and_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "here.py").write_text("x")
+    text = 'see @here.py, @gone.py. @"my notes" @src/gone @gone.py (@someone) a@b.com @property'
+    assert unfound(text, tmp_path) == ["gone.py", "my notes", "src/gone"]

@@ -187,6 +187,18 @@ async def test_a_folded_paste_is_deleted_by_one_key_and_comes_back_by_undo(app: 
         await driven.until(lambda: driven.chips)
 
 
+async def test_a_file_that_is_not_there_is_said_and_the_message_goes_all_the_same(app: Listening) -> None:
+    async with app.run_test(size=(80, 20)) as pilot:
+        driven = Driven(app, pilot)
+        await driven.paste("look at @nothing.txt, @somebody ")
+        await driven.until(lambda: "no file nothing.txt" in driven.chips)
+        assert "somebody" not in driven.chips
+        await pilot.press("enter")
+        await driven.until(lambda: app.sent)
+        assert app.sent[0][1] == ()
+        await driven.until(lambda: not driven.chips)
+
+
 async def test_controls_in_a_paste_are_stripped(app: Listening) -> None:
     async with app.run_test() as pilot:
         driven = Driven(app, pilot)
