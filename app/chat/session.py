@@ -74,6 +74,8 @@ class ChatSession:
         self._deleted_chats: list[int] = []
         self._stamp: tuple[object, ...] = ()
         """Of the chat as it is shown; see ChatStore.stamp."""
+        self._retitled: int | None = None
+        """The chat that another title was asked for, in the place of the one it has."""
         self.gone = False
         """The chat was deleted in another window. It stays on the screen, and comes back with the next message."""
 
@@ -142,6 +144,14 @@ class ChatSession:
         self._do(lambda store: store.rename(chat.id, title))
         self.chat = replace(chat, title=title)
 
+    def take_title(self, chat_id: int, title: str) -> None:
+        """Give a chat the title that the model made, unless it has got one meanwhile and no other was asked for."""
+        with suppress(NotFound):  # deleted in the meantime
+            if chat_id == self._retitled or not self._do(lambda store: store.chat(chat_id)).title:
+                self._do(lambda store: store.rename(chat_id, title))
+            self._retitled = None
+        self.refresh_if_shown(chat_id)
+
     def keep_unsent(self, text: str) -> None:
         """Keep what stands in the prompt. A new chat is stored for it, unless there is nothing to keep."""
         if self.chat is None and not text.strip():
@@ -206,6 +216,7 @@ class ChatSession:
         yet."""
         if self.chat is None or (self.chat.title and not again) or len(self.path) < 2 or not self.path[-1].text:
             return None
+        self._retitled = self.chat.id if again else None
         return TitleJob(self.chat.id, self._read_by_model(len(self.path)))
 
     def _read_by_model(self, until: int) -> tuple[ChatMessage, ...]:

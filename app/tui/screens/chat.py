@@ -39,6 +39,8 @@ from app.units import gb
 
 WIDE = 110
 """Columns from which on the pace panel stands at the side."""
+TITLED = ("complete", "length", "context")
+"""How a reply ends after which the chat gets its title."""
 LOOK_SECONDS = 1.0
 """Between two looks at what other windows have changed."""
 EMPTY = "What shall we talk about?"
@@ -175,11 +177,7 @@ class ChatScreen(Screen[None], Thrifty):
         """The keys that matter now, on the status line."""
         self.status.hints = hints_for(self)
 
-    def on_transcript_followed(self) -> None:
-        self.update_hints()
-
-    def on_descendant_focus(self) -> None:
-        self.update_hints()
+    on_transcript_followed = on_descendant_focus = update_hints
 
     # ---- sending
 
@@ -247,8 +245,8 @@ class ChatScreen(Screen[None], Thrifty):
                 self._without_model(f"{text} · {shown_key(self.app, 'reload')} loads the model")
             case told.StoreFailed(text):
                 self.session.go_to_memory(text)
-            case told.TitleMade(chat_id) if self.session.chat is not None and self.session.chat.id == chat_id:
-                self.session.refresh()
+            case told.TitleMade(chat_id, title):
+                self.session.take_title(chat_id, title)
                 self.show_title()
             case told.TokensCounted(tag, count) if count is not None:
                 self.prompt.tokens_counted(str(tag), count)
@@ -280,7 +278,7 @@ class ChatScreen(Screen[None], Thrifty):
             self.prompt.focus()
         elif not shown:
             self.tell("the reply in the other chat has ended")
-        elif self._settings().auto_title and event.state == "complete" and (job := self.session.title_job()) is not None:
+        elif self._settings().auto_title and event.state in TITLED and (job := self.session.title_job()) is not None:
             self.host.title(job)
         self.show_numbers(None)
         self.show_title()

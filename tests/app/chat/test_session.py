@@ -203,6 +203,22 @@ def test_a_title_is_asked_for_once_something_was_said(session: ChatSession) -> N
     assert session.title_job() is None
 
 
+def test_a_title_that_was_made_is_kept_unless_somebody_gave_one(session: ChatSession) -> None:
+    exchange(session, "one", "two")
+    assert session.chat is not None
+    chat = session.chat.id
+    assert session.title_job() is not None
+    session.take_title(chat, "Counting")
+    assert (session.chat.title, session.store.chat(chat).title) == ("Counting", "Counting")
+    session.rename("Mine")
+    session.take_title(chat, "Counting on")
+    assert session.store.chat(chat).title == "Mine"
+    assert session.title_job(again=True) is not None
+    session.take_title(chat, "Counting again")
+    assert session.store.chat(chat).title == "Counting again"
+    session.take_title(chat + 1, "Nobody's")
+
+
 def test_when_the_disk_takes_nothing_the_chat_goes_on_in_memory(
     session: ChatSession, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

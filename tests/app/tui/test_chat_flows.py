@@ -74,6 +74,13 @@ async def test_regenerate_and_walk_the_branches(run_app: RunApp, target: Path) -
         await running.until(lambda: running.path[-1].id == second.id)
 
 
+async def test_the_model_names_the_chat_when_there_is_nothing_else_to_do(run_app: RunApp, target: Path) -> None:
+    async with run_app(model=target, auto_title=True) as running:
+        await running.ask("hello")
+        await running.until(lambda: running.store.chats()[0].title, "there is no title")
+        await running.until(lambda: str(running.screen.query_one("#title").render()) == running.store.chats()[0].title)
+
+
 async def test_edit_and_send_again(run_app: RunApp, target: Path) -> None:
     async with run_app(model=target) as running:
         await running.ask("first try")
