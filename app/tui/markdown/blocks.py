@@ -88,10 +88,12 @@ class Flow:
     """Prose blocks below each other."""
 
     blocks: tuple[Prose, ...]
+    closed: bool = True
+    """False while more text may come."""
 
     def same(self, other: object) -> bool:
         return (
-            isinstance(other, Flow) and len(self.blocks) == len(other.blocks)
+            isinstance(other, Flow) and (self.closed, len(self.blocks)) == (other.closed, len(other.blocks))
             and all(mine is theirs or mine.same(theirs) for mine, theirs in zip(self.blocks, other.blocks, strict=True))
         )
 
@@ -100,19 +102,17 @@ Part = Flow | Code | Table | Rule
 """What one widget shows."""
 
 
-def parts_of(blocks: Iterable[Block]) -> Iterator[tuple[Part, int]]:
+def parts_of(blocks: Iterable[Block], *, closed: bool = True) -> Iterator[tuple[Part, int]]:
     """The blocks as parts, each with the number of its blocks. A part that is followed by another never changes when
-    blocks are added at the end."""
+    blocks are added at the end, but that it is closed then; without `closed`, the last is not."""
     run: list[Prose] = []
     for block in blocks:
-        if isinstance(block, Prose):
-            run.append(block)
-            if len(run) < FLOW:
-                continue
-        if run:
+        if run and (len(run) == FLOW or not isinstance(block, Prose)):
             yield Flow(tuple(run)), len(run)
             run = []
-        if not isinstance(block, Prose):
+        if isinstance(block, Prose):
+            run.append(block)
+        else:
             yield block, 1
     if run:
-        yield Flow(tuple(run)), len(run)
+        yield Flow(tuple(run), closed), len(run)

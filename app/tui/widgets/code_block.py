@@ -16,7 +16,9 @@ from textual.message import Message
 from textual.style import Style
 from textual.widgets import Static
 
-from app.tui.markdown import Code, Part
+from app.tui.markdown import Code, Flow, Part, Prose
+from app.tui.widgets.prose import ProseView
+from app.tui.widgets.thrifty import Thrifty
 
 PIECE = 40
 """Lines: about what one highlighting does in a millisecond or two."""
@@ -49,7 +51,7 @@ def highlighted(code: str, language: str) -> Content:
     return highlight(code, language=language or "text", theme=CodeTheme)
 
 
-class _Head(Static):
+class _Head(Static, Thrifty):
     """The line above the code. An action in its text is looked for here."""
 
     def action_copy(self) -> None:
@@ -57,7 +59,7 @@ class _Head(Static):
         self.parent.action_copy()
 
 
-class CodeBlock(Vertical):
+class CodeBlock(Vertical, Thrifty):
     """Shows one Code block."""
 
     class CopyWanted(Message):
@@ -79,7 +81,7 @@ class CodeBlock(Vertical):
         super().__init__()
         self.block = block
         self.styles.margin = (int(block.gap), 0, 0, block.indent)
-        self._pieces = [self._piece(content) for content in self._contents(0)]
+        self._pieces = [ProseView(content, classes="code-piece") for content in self._contents(0)]
 
     def compose(self) -> ComposeResult:
         yield _Head(self._head(), classes="code-head", markup=False)
@@ -106,9 +108,9 @@ class CodeBlock(Vertical):
         first = 0 if whole else len(self._pieces) - 1
         for at, content in enumerate(self._contents(first), first):
             if at < len(self._pieces):
-                self._pieces[at].update(content, layout=content.plain.count("\n") + 1 != self._pieces[at].size.height)
+                self._pieces[at].show(content)
             else:
-                self._pieces.append(self._piece(content))
+                self._pieces.append(ProseView(content, classes="code-piece"))
                 self.mount(self._pieces[-1])
 
     def action_copy(self) -> None:
@@ -118,17 +120,15 @@ class CodeBlock(Vertical):
         name = self.block.language or "text"
         return Content.assemble((name, "bold"), "  ", ("copy", Style(underline=True) + Style.from_meta({"@click": "copy"})))
 
-    @staticmethod
-    def _piece(content: Content) -> Static:
-        return Static(content, classes="code-piece", markup=False)
-
-    def _contents(self, first: int) -> list[Content]:
+    def _contents(self, first: int) -> list[Flow]:
         """The pieces from that one on."""
         lines = self.block.code.split("\n")
         if first == 0 and self.block.closed:
             colored = highlighted(self.block.code, self.block.language).split("\n", allow_blank=True)
-            return [Content("\n").join(colored[at : at + PIECE]) for at in range(0, max(1, len(colored)), PIECE)]
-        return [
-            highlighted("\n".join(lines[at : at + PIECE]), self.block.language)
-            for at in range(first * PIECE, max(1, len(lines)), PIECE)
-        ]
+            pieces = [Content("\n").join(colored[at : at + PIECE]) for at in range(0, max(1, len(colored)), PIECE)]
+        else:
+            pieces = [
+                highlighted("\n".join(lines[at : at + PIECE]), self.block.language)
+                for at in range(first * PIECE, max(1, len(lines)), PIECE)
+            ]
+        return [Flow((Prose(piece),), self.block.closed or piece is not pieces[-1]) for piece in pieces]

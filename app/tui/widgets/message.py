@@ -17,6 +17,7 @@ from app.chat.conversation import Message, OriginSpan, pack_origins
 from app.sanitize import sanitize
 from app.tui.widgets.plain_text import ORIGIN_STYLES, PlainText
 from app.tui.widgets.reply import Reply
+from app.tui.widgets.thrifty import Thrifty
 
 FOLDED = 8_000
 """Characters of a user's message that are shown; the rest (a pasted file, as a rule) unfolds on demand."""
@@ -65,7 +66,7 @@ def printable(message: Message) -> Message:
     return replace(message, attachments=attachments) if attachments != message.attachments else message
 
 
-class MessageView(Vertical):
+class MessageView(Vertical, Thrifty):
     """Shows one Message. The transcript sets cursor, marker and branch."""
 
     DEFAULT_CSS = """

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from textual.content import Content
 from textual.reactive import reactive
-from textual.widget import Widget
 
 from app.chat.pace import PaceSnapshot
 from app.tui.widgets.pace_text import (
@@ -33,6 +32,7 @@ from app.tui.widgets.pace_text import (
     stacked,
     wrapped,
 )
+from app.tui.widgets.thrifty import Thrifty
 from app.units import byte_size
 
 COLUMN_ROWS = 12
@@ -56,7 +56,7 @@ class Section:
     lines: Sequence[Content]
 
 
-class PacePanel(Widget):
+class PacePanel(Thrifty):
     """Fill by `show`."""
 
     DEFAULT_CSS = """

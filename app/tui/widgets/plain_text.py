@@ -15,6 +15,7 @@ from textual.content import Content, Span
 from app.chat.conversation import Origin, OriginSpan
 from app.tui.markdown import Flow, Prose
 from app.tui.widgets.prose import ProseView
+from app.tui.widgets.thrifty import Thrifty
 
 PIECE, LONGEST = 1500, 3000
 """Characters: a piece ends with the first line that ends after PIECE, and at LONGEST in any case."""
@@ -36,7 +37,7 @@ def pieces(text: str, start: int = 0) -> Iterator[tuple[int, int, int]]:
         start = after
 
 
-class PlainText(Vertical):
+class PlainText(Vertical, Thrifty):
     """Shows `text`; with `origins`, in the styles of who proposed what."""
 
     DEFAULT_CSS = """

@@ -1,12 +1,14 @@
 """Prose, tables and rules of a reply: few and light widgets, because every layout asks all of them.
 
-None of them reads markup: texts arrive as Content. A block knows its height without being drawn, so a reply that grows
-within its last line is repainted without laying out the screen.
+None of them reads markup: texts arrive as Content. While a text grows only its changed rows are repainted, and its height
+grows by several rows at once: a layout of the screen, with all that it moves, costs more than ten such repaints.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import zip_longest
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -14,45 +16,40 @@ from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual.content import Content
 from textual.css.styles import RulesMap
-from textual.geometry import Offset
+from textual.geometry import Offset, Region, Size
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions, Visual
-from textual.widget import Widget
 
 from app.tui.markdown import Flow, Part, Prose, Rule, Table
 from app.tui.markdown.table_layout import lay_out
+from app.tui.widgets.thrifty import Thrifty
 
 LEAST_TEXT = 12
 """Cells of text that must be left beside a prefix; deeper nesting is shown without it."""
+STEP = 4
+"""Rows by which the height of a growing text grows."""
 OPENABLE = ("http://", "https://", "mailto:")
 
 
-class Flowing(Visual):
-    """Prose blocks, each behind a prefix that stays in its own column when lines wrap."""
+class ProseVisual(Visual):
+    """A block behind a prefix that stays in its own column when lines wrap. `line`: that of the flow's text with which it
+    begins."""
 
-    def __init__(self, flow: Flow) -> None:
-        self._blocks = flow.blocks
+    def __init__(self, block: Prose, line: int = 0) -> None:
+        self._block = block
+        self._line = line
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
-        return max(cell_len(b.rest) + b.content.get_optimal_width(rules, container_width) for b in self._blocks)
+        return cell_len(self._block.rest) + self._block.content.get_optimal_width(rules, container_width)
 
     def get_height(self, rules: RulesMap, width: int) -> int:
-        return sum(block.gap + block.content.get_height(rules, width - _indent(block, width)) for block in self._blocks)
+        return _rows((self._block,), width)
 
     def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
-        strips: list[Strip] = []
-        line = 0
-        for block in self._blocks:
-            if block.gap:
-                strips.append(Strip.blank(width, style.rich_style))
-            strips += self._render(block, width, style, options, line)
-            line += block.content.plain.count("\n") + 1
-        return strips if height is None else strips[:height]
-
-    def _render(self, block: Prose, width: int, style: Style, options: RenderOptions, line: int) -> list[Strip]:
-        """One block, which begins with line number `line` of the flow's text."""
+        block, line = self._block, self._line
+        gap = [Strip.blank(width, style.rich_style)] * block.gap
         indent = _indent(block, width)
         if line:
             options = replace(options, selection=_shifted(options.selection, -line))
@@ -60,9 +57,9 @@ class Flowing(Visual):
         if line:
             strips = [_renumbered(strip, line) for strip in strips]
         if not indent:
-            return strips
+            return gap + strips
         plain = style.rich_style
-        return [
+        return gap + [
             Strip.join([Strip([Segment(block.rest if at else block.first, plain)], indent), strip])
             for at, strip in enumerate(strips)
         ]
@@ -72,6 +69,38 @@ def _indent(block: Prose, width: int) -> int:
     """Cells of the prefix; none where too little would be left for the text."""
     indent = cell_len(block.rest)
     return indent if width - indent >= LEAST_TEXT else 0
+
+
+def _rows(blocks: Iterable[Prose], width: int) -> int:
+    return sum(block.gap + block.content.get_height({}, width - _indent(block, width)) for block in blocks)
+
+
+def changed_rows(old: Flow, new: Flow, width: int) -> tuple[int, int]:
+    """The first row of `new` that is not drawn as in `old`, and the row after the last that has to be drawn anew."""
+    row = 0
+    for was, block in zip_longest(old.blocks, new.blocks):
+        if was is None or block is None or not was.same(block):
+            if was is not None and block is not None:
+                row += _same_rows(was, block, width)
+            return row, max(_rows(old.blocks, width), _rows(new.blocks, width))
+        row += _rows((block,), width)
+    return row, row
+
+
+def _same_rows(was: Prose, block: Prose, width: int) -> int:
+    """How many rows at the block's beginning are the same: those before the row where the first difference is. What comes
+    later in a text moves no words before that."""
+    if (was.first, was.rest, was.gap) != (block.first, block.rest, block.gap):
+        return 0
+    old, new = was.content.plain, block.content.plain
+    if new.startswith(old):
+        at, before = len(old), was.content
+    else:
+        at = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(new))
+        before = block.content[:at]
+    if spans := {*was.content[:at].spans} ^ {*block.content[:at].spans}:
+        before = block.content[: min(span.start for span in spans)]
+    return _rows((replace(block, content=before),), width) - 1
 
 
 def _shifted(selection: Selection | None, lines: int) -> Selection | None:
@@ -93,17 +122,13 @@ def _renumbered(strip: Strip, line: int) -> Strip:
     return Strip(segments, strip.cell_length)
 
 
-class BlockView(Widget):
+class BlockView(Thrifty):
     """What the three have in common."""
 
     ALLOW_SELECT: ClassVar[bool] = True
     DEFAULT_CSS = """
     BlockView { width: 1fr; height: auto; }
     """
-
-    def _redraw(self, height: int) -> None:
-        """Repaint; lay the screen out only if `height` is not the height we have."""
-        self.refresh(layout=height != self.size.height or not self.size.width)
 
     def action_link(self, href: str) -> None:
         """A click on a link. Only addresses a browser or a mail program opens are opened."""
@@ -112,14 +137,42 @@ class BlockView(Widget):
 
 
 class ProseView(BlockView):
-    """Paragraphs, headings and list items."""
+    """Paragraphs, headings and list items; or code. Each is drawn once, as long as it is shown the same way."""
 
-    def __init__(self, flow: Flow) -> None:
-        super().__init__()
+    def __init__(self, flow: Flow, *, classes: str | None = None) -> None:
+        super().__init__(classes=classes)
         self.flow = flow
+        self._how: tuple[int, Style, Selection | None] | None = None
+        """Width, style and selection with which everything below was drawn."""
+        self._drawn: dict[tuple[int, int], tuple[Prose, list[Strip]]] = {}
+        """By a block's identity and the line with which it begins: the block, so that it stays, and its rows."""
+        self._rows: list[Strip] | None = None
+        """All of them; None once the text is another."""
 
     def render(self) -> Visual:
-        return Flowing(self.flow)
+        return ProseVisual(self.flow.blocks[0])
+
+    def render_line(self, y: int) -> Strip:
+        how = (self.size.width, self.visual_style, self.text_selection)
+        if how != self._how:
+            self._how, self._drawn, self._rows = how, {}, None
+        if self._rows is None:
+            self._rows = self._draw(how[0], how[1])
+        return self._rows[y] if y < len(self._rows) else Strip.blank(how[0], how[1].rich_style)
+
+    def _draw(self, width: int, style: Style) -> list[Strip]:
+        known, self._drawn = self._drawn, {}
+        line, rows = 0, list[Strip]()
+        for block in self.flow.blocks:
+            at = (id(block), line)
+            self._drawn[at] = known.get(at) or (block, Visual.to_strips(self, ProseVisual(block, line), width, None, style))
+            rows += self._drawn[at][1]
+            line += block.content.plain.count("\n") + 1
+        return rows
+
+    def notify_style_update(self) -> None:
+        self._how = None
+        super().notify_style_update()
 
     def fits(self, part: Part) -> bool:
         """Whether this widget can show that part."""
@@ -128,9 +181,22 @@ class ProseView(BlockView):
     def show(self, part: Part) -> None:
         """Show that part from now on."""
         assert isinstance(part, Flow)
-        if not self.flow.same(part):
-            self.flow = part
-            self._redraw(Flowing(part).get_height({}, self.size.width) if self.size.width else 0)
+        if self.flow.same(part):
+            return
+        old, self.flow, self._rows = self.flow, part, None
+        width, height = self.size
+        if not width or self._height(width) != height:
+            self.refresh(layout=True)
+        else:
+            first, end = changed_rows(old, part, width)
+            self.refresh(Region(0, first, width, end - first))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return self._height(width) if width else 0
+
+    def _height(self, width: int) -> int:
+        rows = _rows(self.flow.blocks, width)
+        return rows if self.flow.closed else -(-rows // STEP) * STEP
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return selection.extract("\n".join(block.content.plain for block in self.flow.blocks)), "\n"

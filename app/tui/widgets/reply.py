@@ -1,14 +1,15 @@
 """The text of one reply: thinking, then Markdown blocks; or, coloured by origin, plain text.
 
-While it streams, what arrives is gathered and drawn at most a few times a second, less often the longer a drawing
-takes, so that neither the keyboard nor the engine waits for the screen. At the end the whole text is read once more
+While it streams, what arrives is drawn as it comes, but less often the longer a drawing takes, so that neither the
+keyboard nor the engine waits for the screen. At the end the whole text is read once more
 and compared with what is shown: not a character can be missing, whatever came in the last moment.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from time import thread_time
+from time import monotonic, thread_time
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -23,12 +24,11 @@ from app.tui.widgets.code_block import CodeBlock
 from app.tui.widgets.plain_text import PlainText
 from app.tui.widgets.prose import ProseView, RuleView, TableView
 from app.tui.widgets.thinking import Thinking
+from app.tui.widgets.thrifty import Thrifty
 
-DRAW_SECONDS = 0.1
-"""Least time between two drawings: about 10 a second, which reads as flowing."""
-DRAW_SHARE = 50
-"""And at least so many times the processor time of a drawing, layout and painting included: it bounds the share of a core
-that the screen takes from the engine, however long the reply."""
+DRAW_SHARE = 15
+"""From one drawing to the next it is at least so many times the processor time that one takes, layout and painting included:
+it bounds the share of a core that the screen takes from the engine, however long the reply."""
 SMOOTHING = 0.3
 """Weight of the last drawing in what a drawing takes: most repaint a line, some lay out the screen."""
 
@@ -46,7 +46,7 @@ def part_view(part: Part) -> PartWidget:
     return RuleView(part)
 
 
-class Reply(Vertical):
+class Reply(Vertical, Thrifty):
     """Shows a reply, complete or growing."""
 
     DEFAULT_CSS = """
@@ -68,6 +68,9 @@ class Reply(Vertical):
         self.set_reactive(Reply.coloured, coloured)
         self.set_reactive(Reply.thinking_opened, thinking_opened)
         self._timer: Timer | None = None
+        self._drawn = -math.inf
+        self._spent: float | None = None
+        """This thread's processor time before the last drawing; what it has spent until the next is what a drawing takes."""
         self._drawing_seconds = 0.0
         self._read = ""
         """What of the answer `_markdown` has read."""
@@ -79,12 +82,15 @@ class Reply(Vertical):
     # ---- growing
 
     def grow(self, text: str, spans: Sequence[OriginSpan]) -> None:
-        """More text has come. It is on the screen a moment later."""
+        """More text has come. It is on the screen now or a moment later."""
         self.text += text
         self._origins += spans
         if self._timer is None:
-            wait = max(DRAW_SECONDS, DRAW_SHARE * self._drawing_seconds)
-            self._timer = self.set_timer(wait, self._draw)
+            wait = self._drawn + DRAW_SHARE * self._drawing_seconds - monotonic()
+            if wait <= 0 and self.is_mounted:
+                self._draw()
+            else:
+                self._timer = self.set_timer(max(0, wait), self._draw)
 
     def finish(self, text: str, origins: Sequence[OriginSpan]) -> None:
         """The reply is complete: this is all of it."""
@@ -102,16 +108,15 @@ class Reply(Vertical):
         self._show_blocks(parse_blocks(split.answer), 0)
 
     def _draw(self) -> None:
-        self._timer = None
-        started = thread_time()
+        self._timer, self._drawn = None, monotonic()
+        spent = thread_time()
+        if self._spent is not None:
+            self._drawing_seconds += SMOOTHING * (spent - self._spent - self._drawing_seconds)
+        self._spent = spent
         if self._plain is not None:
             self._plain.show(self.text, self._origins)
         else:
             self._draw_markdown()
-        self.call_after_refresh(self._note_drawn, started)
-
-    def _note_drawn(self, started: float) -> None:
-        self._drawing_seconds += SMOOTHING * (thread_time() - started - self._drawing_seconds)
 
     def _draw_markdown(self) -> None:
         split = split_thinking(self.text, growing=True)
@@ -156,7 +161,7 @@ class Reply(Vertical):
             blocks = self._markdown.blocks
         else:
             blocks = parse_blocks(split.answer)
-        for part, size in parts_of(blocks):
+        for part, size in parts_of(blocks, closed=not self._growing):
             self._views.append(part_view(part))
             self._sizes.append(size)
         if split.thinking is None:
@@ -176,7 +181,7 @@ class Reply(Vertical):
     def _show_blocks(self, blocks: Sequence[Block], first: int) -> None:
         """Have the views from that one on show these blocks and no others."""
         at, fresh = first, []
-        for part, size in parts_of(blocks):
+        for part, size in parts_of(blocks, closed=not self._growing):
             if at < len(self._views) and not self._views[at].fits(part):
                 self._cut(at)
             if at < len(self._views):

@@ -9,6 +9,7 @@ from textual.reactive import reactive
 from textual.widgets import Static
 
 from app.tui.widgets.plain_text import PlainText
+from app.tui.widgets.thrifty import Thrifty
 
 
 class _Head(Static):
@@ -19,7 +20,7 @@ class _Head(Static):
         self.parent.opened = not self.parent.opened
 
 
-class Thinking(Vertical):
+class Thinking(Vertical, Thrifty):
     """Folded unless `opened`. What is folded costs nothing while it grows."""
 
     DEFAULT_CSS = """

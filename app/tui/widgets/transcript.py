@@ -23,6 +23,7 @@ from app.chat.conversation import Message
 from app.tui.keys import bind
 from app.tui.widgets.message import MessageView
 from app.tui.widgets.place import Place
+from app.tui.widgets.thrifty import Thrifty
 
 FIRST = 12
 """Messages mounted at once: more than a screen holds, as a rule."""
@@ -32,7 +33,7 @@ MOST = 40
 """Messages mounted; beyond that the other end of the window is let go."""
 
 
-class Transcript(VerticalScroll):
+class Transcript(VerticalScroll, Thrifty):
     """Shows a path of messages. `following`: it stays at the end while text comes."""
 
     DEFAULT_CSS = """
@@ -207,7 +208,8 @@ class Transcript(VerticalScroll):
         widgets = [widget for view in views for widget in view.walk_children(Widget, with_self=True)]
         await self.remove_children(list(views))
         for widget in widgets:  # Textual's memo of backgrounds keeps the caches of some 1,000 widgets that are gone
-            widget._styles_cache.clear()
+            if (cache := getattr(widget, "_styles_cache", None)) is not None:
+                cache.clear()
 
     async def _extend(self) -> None:
         """Mount what an edge that is in reach wants, and let go of what is far from it."""

@@ -38,7 +38,7 @@ def text_of(reply: Reply) -> list[str]:
         if isinstance(child, ProseView):
             shown += [block.first + block.content.plain for block in child.flow.blocks]
         elif isinstance(child, CodeBlock):
-            assert "\n".join(piece.content.plain for piece in child._pieces) == child.code.rstrip("\n")  # type: ignore[union-attr]
+            assert "\n".join(piece.flow.blocks[0].content.plain for piece in child._pieces) == child.code.rstrip("\n")  # type: ignore[union-attr]
             shown.append(child.code)
         else:
             shown.append(type(child).__name__)
