@@ -6,25 +6,30 @@ can be counted while a reply is written.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import queue
 import signal
 import threading
+import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from engine.child import redirect_output
 from engine.errors import EngineError
 from engine.messages import LOADING, Call, Message, Raised, Ready, Returned
-from engine.values import GenerationEvent, LoadConfig, LoadProgress, TextDelta
+from engine.values import GenerationEvent, LoadConfig, LoadProgress, RoundDone, TextDelta
 
 if TYPE_CHECKING:
     from engine.engine import Engine
 
 Send = Callable[[Message], None]
+
+GATHER_SECONDS = 0.1
+"""Between two messages of a reply: each wakes its owner, who may share our cores, and 10 a second read as flowing."""
 
 
 def serve(connection: Connection, config: LoadConfig, flag: Any, niceness: int = 0) -> None:
@@ -95,13 +100,41 @@ def _answer(call: Call, engine: Engine, send: Send) -> None:
 
 
 def _send_events(number: int, events: Iterable[GenerationEvent], send: Send) -> None:
-    """A round's text travels with its numbers: each message wakes the owner, who may share our cores."""
-    together: list[GenerationEvent] = []
-    for event in events:
-        together.append(event)
-        if not isinstance(event, TextDelta):
-            send(Message(number, tuple(together)))
-            together = []
+    """Gather what a reply's rounds say, and send it every GATHER_SECONDS at most: the text as one delta, then the numbers.
+    The first round, and whatever is no round's, is told at once."""
+    sent = -math.inf
+    texts: list[TextDelta] = []
+    rounds: list[RoundDone] = []
+
+    def tell(*last: GenerationEvent) -> None:
+        gathered = (*([_joined(texts)] if texts else ()), *rounds, *last)
+        texts.clear()
+        rounds.clear()
+        if gathered:
+            send(Message(number, gathered))
+
+    try:
+        for event in events:
+            if isinstance(event, TextDelta):
+                texts.append(event)
+            elif not isinstance(event, RoundDone):
+                tell(event)
+            else:
+                rounds.append(event)
+                if time.monotonic() - sent >= GATHER_SECONDS:
+                    sent = time.monotonic()
+                    tell()
+    finally:  # what was written before an error is told before it
+        tell()
+
+
+def _joined(deltas: Sequence[TextDelta]) -> TextDelta:
+    """Deltas that follow each other, as one."""
+    if len(deltas) == 1:
+        return deltas[0]
+    text = "".join(delta.text for delta in deltas)
+    origins = tuple(origin for delta in deltas for origin in delta.origins)
+    return TextDelta(text, origins, tuple(length for delta in deltas for length in delta.lengths))
 
 
 def _die_with_owner() -> None:

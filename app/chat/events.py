@@ -70,7 +70,7 @@ class PromptRead:
 
 @dataclass(frozen=True, slots=True)
 class ReplyGrew:
-    """New text of a reply, and who proposed it; the spans' characters add up to the text's. About 12 a second at most."""
+    """New text of a reply, and who proposed it; the spans' characters add up to the text's. About 10 a second at most."""
 
     message_id: int
     text: str

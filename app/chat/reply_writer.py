@@ -1,4 +1,4 @@
-"""Keeps one reply as it comes: into the store, and in batches to the interface.
+"""Keeps one reply as it comes: into the store, and to the interface.
 
 The text that leaves here is sanitised, in the store and in the events alike. It is stored as it grows: at most half a
 second of it is lost when this process is killed. However the reply ends, what there is of it is kept, with its state.
@@ -22,8 +22,6 @@ from app.store import ChatStore, StoreError
 if TYPE_CHECKING:
     from engine import RoundDone, TextDelta
 
-TEXT_SECONDS = 0.08
-"""Between two ReplyGrew: 12 a second flow, and each wakes a process that shares the engine's cores."""
 PACE_SECONDS = 1.0
 STORE_SECONDS = 0.5
 
@@ -55,23 +53,23 @@ class ReplyWriter:
         self._meter = PaceMeter(context_size)
         self._text: list[str] = []
         self._runs = OriginRuns()
-        self._waiting: list[str] = []
-        self._waiting_runs = OriginRuns()
-        self._shown = self._paced = -math.inf
+        self._paced = -math.inf
         self._stored = time.monotonic()
         self._store_failed = False
 
     def take(self, delta: TextDelta) -> None:
         """The next piece of the reply."""
+        text, runs = "", OriginRuns()
         for origin, piece in pieces_of(delta):
-            if printable := self._sanitizer.feed(piece):
-                self._waiting.append(printable)
-                self._waiting_runs.add(origin, len(printable))
+            printable = self._sanitizer.feed(piece)
+            text += printable
+            runs.add(origin, len(printable))
+            self._runs.add(origin, len(printable))
+        if text:
+            self._text.append(text)
+            self._desk.emit(ReplyGrew(self.message_id, text, runs.spans()))
         now = time.monotonic()
-        if now - self._shown >= TEXT_SECONDS:
-            self._hand_on(now)
         if now - self._stored >= STORE_SECONDS:
-            self._hand_on(now)
             self._stored = now
             self._write(lambda store: store.grow_reply(self.message_id, self.text, self._runs.spans()))
 
@@ -85,12 +83,11 @@ class ReplyWriter:
 
     @property
     def text(self) -> str:
-        """What was handed on; once the reply has ended, what is kept of it."""
+        """What there is of the reply."""
         return "".join(self._text)
 
     def end(self, state: MessageState, report: dict[str, Any] | None = None, line: str | None = None) -> None:
         """The reply is over. `line` says why where its state does not; it is kept in the report."""
-        self._hand_on(time.monotonic())
         kept = dict(report or {})
         pace = self._meter.snapshot(self._desk.memory())
         if pace.tokens:
@@ -104,18 +101,6 @@ class ReplyWriter:
         text, spans = self.text, self._runs.spans()
         stored = self._write(lambda store: store.finish_reply(self.message_id, text, spans, state, kept))
         self._desk.emit(ReplyEnded(self.message_id, state, text, spans, kept, line, stored))
-
-    def _hand_on(self, now: float) -> None:
-        """The text that came since the last time."""
-        if not self._waiting:
-            return
-        self._shown = now
-        text, spans = "".join(self._waiting), self._waiting_runs.spans()
-        self._text.append(text)
-        for span in spans:
-            self._runs.add(span.origin, span.characters)
-        self._waiting, self._waiting_runs = [], OriginRuns()
-        self._desk.emit(ReplyGrew(self.message_id, text, spans))
 
     def _write(self, write: Callable[[ChatStore], None]) -> bool:
         """Write to the store as it is now. A failure is said once; the reply goes on."""

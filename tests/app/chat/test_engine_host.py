@@ -29,7 +29,7 @@ from app.chat.events import (
 )
 from app.chat.pace import PaceSnapshot
 from app.options import LoadChoices
-from tests.app.chat.hosting import PATIENCE, Hosting
+from tests.app.chat.hosting import Hosting
 
 LONG = 1900
 """Tokens of a reply that is not over before a test has done something to it; 2,048 fit."""
@@ -409,10 +409,3 @@ def test_events_come_from_one_thread_but_for_progress(loaded: Hosting) -> None:
     loaded.heard.each(lambda _: names.add(threading.current_thread().name))
     loaded.answer(loaded.chat(), "Hello.")
     assert names == {"engine host"}
-
-
-def test_pieces_of_text_are_gathered(loaded: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.chat.reply_writer.TEXT_SECONDS", PATIENCE)
-    ended = loaded.answer(loaded.chat(max_tokens=300, mode="plain"), "Hello.")
-    first, rest = loaded.heard.all(ReplyGrew)
-    assert first.text + rest.text == ended.text
