@@ -21,7 +21,7 @@ from typing import Any
 from app.bench.plan import PLAIN
 from app.bench.pool import EngineKey, EnginePool
 from app.bench.prompts import BenchPrompt
-from app.bench.statistics import quantile
+from app.bench.statistics import over, quantile
 from engine import ChatMessage, EngineProcess, Finished, GenerationRequest, LoadFailed
 from engine.energy import EnergyMeter
 
@@ -87,8 +87,8 @@ def load_summary(rows: Sequence[Throughput]) -> list[dict[str, Any]]:
         {
             "at_once": count, "mode": mode, "threads": group[0].threads, "tokens_per_second": speed[count, mode],
             "low": min(row.tokens_per_second for row in group), "high": max(row.tokens_per_second for row in group),
-            "times_plain": speed[count, mode] / speed[count, PLAIN] if (count, PLAIN) in speed else None,
-            "times_fewest": speed[count, mode] / speed[least, mode] if (least, mode) in speed else None,
+            "times_plain": over(speed[count, mode], speed.get((count, PLAIN))),
+            "times_fewest": over(speed[count, mode], speed.get((least, mode))),
             "ttft_ms": quantile((row.ttft_ms for row in group), 0.5),
             "joules_per_token": _per_token(group),
         }
@@ -141,4 +141,4 @@ def _pass(
 
 def _per_token(rows: Sequence[Throughput]) -> float | None:
     known = [(row.energy_joules, row.completion_tokens) for row in rows if row.energy_joules is not None]
-    return sum(joules for joules, _ in known) / sum(tokens for _, tokens in known) if known else None
+    return over(sum(joules for joules, _ in known), sum(tokens for _, tokens in known)) if known else None

@@ -15,6 +15,7 @@ from typing import Any
 from app.bench.plan import PLAIN, Configuration
 from app.bench.pool import EngineKey, EnginePool
 from app.bench.runner import one_reply
+from app.bench.statistics import over
 from engine import GenerationRequest, SamplingParams
 
 KIND, FORMAT = "paceline bench five", 1
@@ -107,9 +108,9 @@ def summary(done: Sequence[Continued], configs: Sequence[Configuration]) -> list
         energy = [reply.energy_joules for reply in mine if reply.energy_joules is not None]
         found.append({
             "name": config.name, "replies": len(mine), "latency_seconds": latency, "completion_tokens": tokens,
-            "tokens_per_second": tokens / latency, "ttft_ms": median(reply.ttft_ms for reply in mine),
+            "tokens_per_second": over(tokens, latency), "ttft_ms": median(reply.ttft_ms for reply in mine),
             "memory_bytes": max((reply.peak_rss_bytes for reply in mine if reply.peak_rss_bytes), default=None),
-            "joules_per_token": sum(energy) / sum(r.completion_tokens for r in mine if r.energy_joules is not None) if energy else None,
+            "joules_per_token": over(sum(energy), sum(r.completion_tokens for r in mine if r.energy_joules is not None)) if energy else None,
             "acceptance_rate": fmean(accepted) if accepted else None,
             "log_likelihood": fmean(reply.log_likelihood or 0.0 for reply in judged) if judged else None,
         })

@@ -95,6 +95,13 @@ class _Manifest(BaseModel):
     settings: _Settings
 
 
+class _Engine(BaseModel):
+    """As far as it is read again; it holds more."""
+
+    configs: list[str]
+    device_bytes: int | None = None
+
+
 class _Throughputs(BaseModel):
     rows: list[Throughput]
 
@@ -108,7 +115,7 @@ class _Document(BaseModel):
     skipped: list[Skipped]
     at_once: _Throughputs | None
     requirements: list[Verdict]
-    engines: list[dict[str, Any]]
+    engines: list[_Engine]
     ended: str | None
 
 
@@ -122,29 +129,36 @@ def read_result(path: Path) -> Result:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise AppError(f"{path}: the result is damaged ({'.'.join(map(str, first['loc']))}: {first['msg'].lower()})") from None
-    _check(path, configs, read.rows)
+    throughput = read.at_once.rows if read.at_once else []
+    _check(path, configs, read.rows, throughput)
     return Result(
-        document["manifest"], configs, read.rows, read.skipped, read.at_once.rows if read.at_once else [], read.requirements,
-        read.engines, read.ended or "",
+        document["manifest"], configs, read.rows, read.skipped, throughput, read.requirements,
+        document["engines"], read.ended or "",
     )
 
 
 _CONFIGURATIONS = TypeAdapter(tuple[Configuration, ...])
 
 
-def _check(path: Path, configs: Sequence[Configuration], rows: Sequence[Measurement]) -> None:
+def _check(
+    path: Path, configs: Sequence[Configuration], rows: Sequence[Measurement], throughput: Sequence[Throughput]
+) -> None:
     """What the parts must have to do with each other."""
     names = {config.name for config in configs}
     if len(names) < len(configs) or not {config.baseline or config.name for config in configs} <= names:
         raise AppError(f"{path}: the result is damaged (configurations: one is there twice, or its baseline is missing)")
     if not all(map(is_one_line, names)):
         raise AppError(f"{path}: the result is damaged (configurations: a name has control characters)")
+    if strange := next((row.mode for row in throughput if row.mode not in names), None):
+        raise AppError(f"{path}: the result is damaged (at_once: there is no configuration {strange!r})")
     seen: set[tuple[str, object]] = set()
     for place, row in enumerate(rows):
         if not is_one_line(row.question_id) or not is_one_line(row.category):
             raise AppError(f"{path}: the result is damaged (rows.{place}: a name has control characters)")
         if row.config not in names:
             raise AppError(f"{path}: the result is damaged (rows.{place}: there is no configuration {row.config!r})")
+        if not all(type(part.get(name)) is int for part in row.by_drafter.values() for name in ("drafted", "accepted")):
+            raise AppError(f"{path}: the result is damaged (rows.{place}.by_drafter: counts are missing)")
         if row.tokens_per_second is not None and row.tokens_per_second <= 0:
             raise AppError(f"{path}: the result is damaged (rows.{place}: a speed must be above 0)")
         if (row.config, row.twin) in seen:

@@ -114,6 +114,11 @@ def grouped(rows: Iterable[Measurement], key: Any) -> dict[Any, list[Measurement
     return dict(groups)
 
 
+def over(amount: float, divisor: float | None) -> float | None:
+    """The quotient, where there is one: replies may be empty."""
+    return amount / divisor if divisor else None
+
+
 def quantile(values: Iterable[float | None], share: float) -> float | None:
     """The value below which `share` of the known values lie, linear between neighbours; None of nothing."""
     known = [value for value in values if value is not None]

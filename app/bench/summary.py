@@ -12,7 +12,7 @@ from typing import Any
 
 from app.bench.measurement import Measurement
 from app.bench.plan import PLAIN, Configuration
-from app.bench.statistics import by_category, grouped, paired, quantile, ratio_of
+from app.bench.statistics import by_category, grouped, over, paired, quantile, ratio_of
 
 PARTS = ("draft", "target", "sampling", "other")
 
@@ -58,8 +58,8 @@ def summarise(rows: Sequence[Measurement], base: Sequence[Measurement]) -> dict[
         "itl_ms": {p: quantile((row.itl_ms.get(p) for row in rows), 0.5) for p in ("p50", "p95", "p99")},
         "time_share": _time_share(rows),
         "outside_llama_share": _weighted(rows),
-        "joules_per_token": joules / sum(tokens for _, tokens, _ in energy) if energy else None,
-        "watts": joules / total if (total := sum(seconds for _, _, seconds in energy)) else None,
+        "joules_per_token": over(joules, sum(tokens for _, tokens, _ in energy)) if energy else None,
+        "watts": over(joules, sum(seconds for _, _, seconds in energy)),
         "peak_rss_bytes": max((row.peak_rss_bytes for row in rows if row.peak_rss_bytes), default=None),
         "parked_share": sum(row.parked_rounds for row in rows) / rounds if rounds else None,
         "same_text_as_baseline": sum(row.text_sha256 == other.text_sha256 for row, other in pairs) / len(pairs) if pairs else None,

@@ -135,6 +135,8 @@ def test_other_files_are_named_as_such(
      (lambda d: d["rows"][0].update(config="other"), "no configuration 'other'"), (lambda d: d["rows"].append(d["rows"][0]), "there twice"),
      (lambda d: d["configurations"].pop(0), "its baseline is missing"), (lambda d: d.update(configurations=[]), "configurations"),
      (lambda d: d["rows"][0].update(category="a\x1b]0;b\x07"), "rows.0: a name has control characters"),
+     (lambda d: d["rows"][0].update(by_drafter={"model": {}}), "rows.0.by_drafter"),
+     (lambda d: d.update(engines=[{"configs": [], "device_bytes": [1]}]), "engines.0.device_bytes"),
      (lambda d: d["manifest"].pop("machine"), "manifest.machine"), (lambda d: d["manifest"].update(settings={}), "manifest.settings.options")],
 )
 def test_a_result_that_was_edited_to_make_no_sense_is_damaged(

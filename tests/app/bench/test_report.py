@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.bench.at_once import Throughput
+from app.bench.at_once import Throughput, load_summary
 from app.bench.plan import Variations, configurations
 from app.bench.report.page import html
 from app.bench.report.plots import all_of, rendered
@@ -140,6 +140,20 @@ def test_what_is_there_is_replaced_only_when_asked(result: Result, tmp_path: Pat
         page.unlink()
         for drawn in picture.parent.iterdir():
             drawn.unlink()
+
+
+def test_replies_without_a_token_have_no_ratios() -> None:
+    empty = [Throughput(count, mode, 0, 1, 0, 1.0, None, 5.0, 0.0) for count in (1, 2) for mode in ("plain", "auto")]
+    for entry in load_summary(empty):
+        assert (entry["times_plain"], entry["times_fewest"], entry["joules_per_token"]) == (None, None, None)
+
+
+def test_throughput_of_something_unknown_is_damaged(result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, document = tmp_path / "r.json", json.loads(json.dumps(result.as_json()))
+    document["at_once"]["rows"][0]["mode"] = "other"
+    source.write_text(json.dumps(document))
+    assert main(["bench", "report", str(source)]) == 1
+    assert "the result is damaged (at_once: there is no configuration 'other')" in capsys.readouterr().err
 
 
 def test_a_run_does_not_load_matplotlib() -> None:
