@@ -19,6 +19,8 @@ from app.tui.widgets.plain_text import ORIGIN_STYLES, PlainText
 from app.tui.widgets.reply import Reply
 from app.tui.widgets.thrifty import Thrifty
 
+TELLING = 16
+"""Tokens of a reply from which on its ratio to plain decoding says anything: the first ones measure the start."""
 FOLDED = 8_000
 """Characters of a user's message that are shown; the rest (a pasted file, as a rule) unfolds on demand."""
 
@@ -48,10 +50,10 @@ def speed(report: Mapping[str, Any]) -> str:
     pace = report.get("pace")
     if not isinstance(pace, dict) or not (tokens := pace.get("tokens")):
         return ""
-    parts = [f"{tokens:,} tokens"]
+    parts = [f"{tokens:,} token{'s' * (tokens != 1)}"]
     if rate := pace.get("reply_tokens_per_second"):
         parts.append(f"{rate:.1f}/s")
-    if (ratio := pace.get("ratio_to_plain")) is not None:
+    if (ratio := pace.get("ratio_to_plain")) is not None and tokens >= TELLING:
         parts.append(f"{ratio:.2f}× plain")
     return " · ".join(parts)
 

@@ -13,6 +13,7 @@ from app.settings import ChatSettings
 from app.store import ChatStore
 from app.tui.commands import COMMANDS
 from app.tui.screens.help import help_lines
+from app.tui.widgets.message import speed
 from tests.app.tui.conftest import RunApp, Running, fill
 
 CODE = "Two:\n\n```python\nfirst = 1\n```\n\nand\n\n```sh\nsecond\n```\n"
@@ -267,3 +268,8 @@ async def test_a_chat_that_was_searched_for_opens_at_what_was_found(run_app: Run
         view = running.transcript.view(running.path[10].id)
         assert view is not None
         await running.until(lambda: running.transcript.region.contains_region(view.region))
+
+
+def test_a_reply_of_a_few_tokens_has_no_ratio() -> None:
+    assert speed({"pace": {"tokens": 1, "reply_tokens_per_second": 0.0, "ratio_to_plain": 0.0}}) == "1 token"
+    assert speed({"pace": {"tokens": 200, "reply_tokens_per_second": 33.21, "ratio_to_plain": 1.4}}) == "200 tokens · 33.2/s · 1.40× plain"
