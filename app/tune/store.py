@@ -25,6 +25,8 @@ MEMORY = ("batch", "flash_attention", "kv_type", "target_gpu_layers", "draft_gpu
 """Settings that decide how much memory a load takes, or where: the plan for memory may have to do without them."""
 SETTINGS = ("threads", "batch_threads", *MEMORY)
 """LoadConfig fields that are tuned."""
+_TOLD = {"name", "tried", "status", "gain", "ratio", "parts", "reason"}
+"""Of each thing that was tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ def _is_sound(entry: Tuned) -> bool:
     return (
         isinstance(entry.machine, dict) and isinstance(entry.settings, dict)
         and all(isinstance(text, str) for text in (entry.target, entry.draft, entry.better_draft or ""))
+        and all(isinstance(tried, dict) and tried.keys() >= _TOLD for tried in entry.gains)
         and all(name in SETTINGS and type(value) is kinds.get(name, int) for name, value in entry.settings.items())
     )
 

@@ -185,6 +185,12 @@ def test_settings_that_no_load_could_take_are_left_out(paths: Paths, pair: Local
     assert tuned_settings(paths, pair) == {"threads": 2}
 
 
+def test_an_entry_whose_outcomes_were_edited_is_left_out(paths: Paths, pair: LocalPair, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(paths, pair, settings={"threads": 2}, gains=({"name": "threads"},))
+    assert main(["tune", "--show"]) == 0
+    assert capsys.readouterr().out == "nothing was tuned yet; `paceline tune` does it\n"
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"format": 99, "tuned": []}', '{"format": 1, "tuned": [{"nonsense": 1}]}', "[]"])
 def test_a_file_that_cannot_be_read_counts_as_empty(paths: Paths, pair: LocalPair, text: str) -> None:
     store.location(paths).parent.mkdir(parents=True, exist_ok=True)
