@@ -68,6 +68,7 @@ class ChatScreen(Screen[None], Thrifty):
         bind("oldest", "oldest"),
         bind("newest", "newest"),
     ]
+    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-low"), (18, "-high")]  # noqa: RUF012 - as the base class declares it
     HORIZONTAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012 - as the base class declares it
 
     def __init__(

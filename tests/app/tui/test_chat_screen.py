@@ -119,6 +119,18 @@ async def test_what_was_not_sent_waits_in_its_chat(run_app: RunApp, store: ChatS
         assert running.screen.prompt.text == "half a thought"
 
 
+async def test_on_a_low_terminal_the_numbers_leave_room_for_the_messages(run_app: RunApp, store: ChatStore) -> None:
+    async with run_app(chat=fill(store, 6), size=(40, 14)) as running:
+        running.screen.activity.clear()
+        running.screen.remove_class("-no-pace")
+        await running.pilot.pause()
+        assert running.screen.query_one("#pace").region.height == 1
+        assert running.transcript.region.height >= 7
+        await running.pilot.resize_terminal(80, 24)
+        await running.pilot.pause()
+        assert running.screen.query_one("#pace").region.height == 4
+
+
 async def test_the_help_has_every_command_of_the_chat(run_app: RunApp, store: ChatStore) -> None:
     async with run_app() as running:
         pressed = [line.press for line in help_lines(running.app, running.screen, {})]
