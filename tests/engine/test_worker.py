@@ -8,7 +8,16 @@ import pytest
 
 from engine.errors import DecodeFailed
 from engine.messages import Message
-from engine.values import Finished, GenerationEvent, Notice, PrefillProgress, Round, RoundDone, TextDelta
+from engine.values import (
+    Finished,
+    GenerationEvent,
+    Notice,
+    PrefillProgress,
+    Round,
+    RoundDone,
+    TextDelta,
+    Written,
+)
 from engine.worker import _send_events
 
 
@@ -17,7 +26,7 @@ def done(token: int) -> RoundDone:
 
 
 FIRST, SECOND, THIRD = TextDelta("a", ("target",), (1,)), TextDelta("bc", ("model", "ngram"), (1, 1)), TextDelta("d", ("target",), (1,))
-END = Finished("stop", "abcd", {}, ())
+END = Finished("stop", "abcd", {}, Written((), (), True))
 
 
 def told(events: Iterator[GenerationEvent]) -> list[tuple[GenerationEvent, ...]]:

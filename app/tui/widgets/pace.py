@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from textual.content import Content
-from textual.reactive import reactive
+from textual.geometry import Region
 
 from app.chat.pace import PaceSnapshot
 from app.tui.widgets.pace_text import (
@@ -63,22 +64,31 @@ class PacePanel(Thrifty):
     PacePanel { width: 1fr; height: 1fr; padding: 0 1; color: $foreground; background: $surface; }
     """
 
-    snapshot: reactive[PaceSnapshot | None] = reactive(None)
-    heading: reactive[str] = reactive("Pace")
-    live: reactive[bool] = reactive(True)
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.snapshot: PaceSnapshot | None = None
+        self.heading, self.live = "Pace", True
 
     def show(self, snapshot: PaceSnapshot | None, *, heading: str = "Pace", live: bool = True) -> None:
         """Show these numbers, or that there are none. `live`: of the reply that is being made, so that what counts is
         the speed now; else of a finished one."""
+        before = self._lines()
         self.live, self.heading, self.snapshot = live, heading, snapshot
+        rows = [
+            Region(0, y, self.content_size.width, 1) for y, (old, new) in enumerate(zip_longest(before, self._lines()))
+            if old is None or new is None or not old.is_same(new)
+        ]
+        if rows:
+            self.refresh(*rows)
 
     def render(self) -> Content:
-        width, height = self.content_size
-        if width < 1 or height < 1:
-            return Content("")
-        return Content("\n").join(self._lines(width, height)[:height])
+        return Content("\n").join(self._lines())
 
-    def _lines(self, width: int, height: int) -> list[Content]:
+    def _lines(self) -> list[Content]:
+        width, height = self.content_size
+        return self._all_lines(width, height)[:height] if width > 0 else []
+
+    def _all_lines(self, width: int, height: int) -> list[Content]:
         pace = self.snapshot
         if height < COLUMN_ROWS:
             return [Content.styled(NOTHING, MUTED)] if pace is None else strip(pace, width, height, live=self.live)
