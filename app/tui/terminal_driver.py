@@ -1,4 +1,5 @@
-"""Textual's driver for Unix terminals, with the reading of input done by TerminalInput. See there for what that gains.
+"""Textual's driver for Unix terminals, with the reading of input done by TerminalInput. See there for what that gains. The
+thread that reads sleeps while nothing is typed: every time it wakes it takes a core from the engine.
 
 The only module that touches Textual's parser; where Textual has none of these names any more, its own driver serves.
 """
@@ -11,6 +12,7 @@ import signal
 import sys
 from codecs import getincrementaldecoder
 from time import monotonic
+from typing import Any
 
 from textual import events
 from textual.driver import Driver
@@ -19,7 +21,9 @@ from app.tui.terminal_input import Input, Pasted, Pressed, TerminalInput
 
 READ = 65_536
 WAKE = 0.1
-"""Seconds after which the thread looks whether the app has ended."""
+"""Seconds after which the thread looks whether an unfinished sequence is one,"""
+SETTLED = 1.0
+"""until nothing was read for so long."""
 
 
 def terminal_driver() -> type[Driver] | None:
@@ -34,6 +38,15 @@ def terminal_driver() -> type[Driver] | None:
 
     class TerminalDriver(LinuxDriver):
         """Reads the terminal in a thread of its own until the app ends."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self._ending, self._end = os.pipe()
+
+        def disable_input(self) -> None:
+            os.write(self._end, b"\0")
+            super().disable_input()  # waits for the thread
+            os.read(self._ending, READ)
 
         def run_input_thread(self) -> None:
             parser = XTermParser()
@@ -51,9 +64,14 @@ def terminal_driver() -> type[Driver] | None:
 
             with selectors.SelectSelector() as selector:
                 selector.register(self.fileno, selectors.EVENT_READ)
+                selector.register(self._ending, selectors.EVENT_READ)
+                last = monotonic()
                 while not self.exit_event.is_set():
                     due = typed.due(monotonic())
-                    if selector.select(WAKE if due is None else min(WAKE, due)):
+                    unsure = WAKE if monotonic() - last < SETTLED else None
+                    ready = selector.select(min(WAKE, due) if due is not None else unsure)
+                    if any(key.fd == self.fileno for key, _ in ready):
+                        last = monotonic()
                         try:
                             data = os.read(self.fileno, READ)
                         except OSError:
