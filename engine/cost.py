@@ -28,6 +28,7 @@ long as drafting goes on."""
 
 DRIFT = math.log(1.15)
 """A reading within 15 % of what was expected is noise."""
+LONGEST_BLOCK = 64
 STREAK_MOST = 3
 """How many times further than one reading the last of a streak may move a figure."""
 
@@ -53,8 +54,9 @@ class RowCosts:
         if not self.known():
             figures[rows] = seconds
             return
+        error = math.log(max(seconds, 1e-9) / self.seconds(rows, context))
+        rows = _kept_as(rows)
         expected = self.seconds(rows, context)
-        error = math.log(max(seconds, 1e-9) / expected)
         side = (error > DRIFT) - (error < -DRIFT)
         self.streak = self.streak + side if side * self.streak > 0 else side
         further = min(max(abs(self.streak), 1), STREAK_MOST)
@@ -90,6 +92,11 @@ class RowCosts:
             bucket.update({int(n): float(s) for n, s in saved.items() if float(s) > 0})
 
 
+def _kept_as(rows: int) -> int:
+    """Blocks each by their own number of rows; what is longer, a draft's reading, by the nearest power of two."""
+    return rows if rows <= LONGEST_BLOCK else int(2 ** round(math.log2(rows)))
+
+
 def _bucket(context: int) -> int:
     return bisect.bisect_right(CONTEXT_EDGES, context)
 
@@ -102,12 +109,22 @@ def _interpolate(figures: dict[int, float], rows: int) -> float:
         return figures[rows]
     if len(points) == 1:
         return figures[points[0]] * (rows / points[0] if rows > points[0] else 1.0)
-    low, high = (points[i - 1], points[i]) if 0 < i < len(points) else (points[-2], points[-1]) if i else (points[0], points[1])
+    if i == len(points):
+        return _beyond(figures, points, rows)
+    low, high = (points[i - 1], points[i]) if i else (points[0], points[1])
     slope = (figures[high] - figures[low]) / (high - low)
     if i == 0:
         return max(figures[points[0]] - slope * (points[0] - rows), 0.1 * figures[points[0]])
-    base, start = (figures[low], low) if i < len(points) else (figures[points[-1]], points[-1])
-    return base + (slope if i < len(points) else max(slope, 0.0)) * (rows - start)
+    return figures[low] + slope * (rows - low)
+
+
+def _beyond(figures: dict[int, float], points: list[int], rows: int) -> float:
+    """More rows than were ever measured, as when a draft is to read a long prompt: on at the slope from a row count of at
+    most half the last one. Two neighbours, each known to a few percent, would make a slope of noise."""
+    last = points[-1]
+    earlier = points[max(0, bisect.bisect_right(points, last // 2) - 1)]
+    slope = (figures[last] - figures[earlier]) / (last - earlier)
+    return figures[last] + max(slope, 0.0) * (rows - last)
 
 
 class CostModel:

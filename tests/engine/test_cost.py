@@ -37,6 +37,20 @@ def test_measured_row_counts_keep_their_own_figure_and_others_lie_between() -> N
     assert costs.seconds(65, 0) >= costs.seconds(64, 0)
 
 
+def test_two_neighbours_known_to_a_few_percent_do_not_foretell_a_long_reading() -> None:
+    """A draft that has read 61 and 64 tokens is asked what a prompt of 1,200 takes: their difference is noise."""
+    costs = curve({1: 0.018, 8: 0.084, 61: 0.39, 64: 0.377})
+    assert costs.seconds(1200, 0) == pytest.approx(0.377 * 1200 / 64, rel=0.2)
+
+
+def test_readings_longer_than_a_block_share_a_figure_with_others_of_about_their_length() -> None:
+    costs = curve({1: 0.018, 8: 0.084, 64: 0.377})
+    for rows in range(400, 600, 7):
+        costs.observe(rows, 0, 0.005 * rows)
+    assert costs.seconds(1000, 0) == pytest.approx(5.0, rel=0.2)
+    assert len(costs.to_json()[0]) == 4
+
+
 @given(st.dictionaries(st.integers(1, 64), st.floats(1e-5, 10), min_size=1, max_size=8), st.integers(1, 600), st.integers(0, 200_000))
 def test_every_expectation_is_a_positive_time(figures: dict[int, float], rows: int, context: int) -> None:
     assert 0 < curve(figures).seconds(rows, context) < 1e4
