@@ -19,10 +19,13 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from engine.values import Place
 
 MATCH_EDGES = (1, 2, 3, 4, 5, 6, 8, 11, 16, 24, 32, 48)
 """Lower ends of the match-length bins."""
@@ -48,6 +51,10 @@ SLOW = 0.02
 MEAN_RATE = 0.05
 """How far one candidate moves the running mean."""
 EVIDENCE_MOST = 64.0
+TRUST_AFTER, TRUST_SHARE, TRUST_MEMORY = 20, 0.85, 0.99
+"""A draft is trusted when so many of its candidates were judged and, the last hundred or so counted, so much was kept of
+what its confidence foretold."""
+EASE_MEMORY = 24
 MEMORY = 0.99
 """Old evidence about d counts this much less with every candidate, as a reply can change its subject."""
 SHIFTS = np.linspace(-3.0, 3.0, 9)
@@ -116,6 +123,13 @@ class AcceptanceModel:
         """Judged model candidates of this pair, half forgotten with every reply; not kept on disk."""
         self.ngram_evidence = 0.0
         """Judged guesses of the lookup in this reply."""
+        self.model_judged, self.model_foretold, self.model_kept = 0.0, 0.0, 0.0
+        """Model candidates of this pair: how many were judged, were to be kept by their chances, and were kept; old ones fade."""
+
+    @property
+    def model_trusted(self) -> bool:
+        """Whether what is foretold of this pair's draft has come true: enough of it was seen, and hardly less was kept."""
+        return self.model_judged >= TRUST_AFTER and self.model_kept >= TRUST_SHARE * self.model_foretold
 
     def begin(self) -> None:
         self.model_evidence *= 0.5
@@ -123,6 +137,14 @@ class AcceptanceModel:
         self.by_match.begin()
         self.by_confidence.begin()
         self.by_ease.begin()
+
+    def learn(self, places: Sequence[Place]) -> None:
+        """What engine.agreement saw of the pair."""
+        ease = 0.0
+        for i, (confidence, top, kept) in enumerate(places):
+            ease += (top - ease) / min(i + 1, EASE_MEMORY)
+            self.observe_model(confidence, kept)
+            self.observe_ease(ease, kept)
 
     def ngram_survival(self, match_length: int, length: int) -> NDArray[np.float64]:
         """(length,): the chance that the first i + 1 of a looked-up block are all kept."""
@@ -138,6 +160,9 @@ class AcceptanceModel:
     def observe_model(self, confidence: float, kept: float) -> None:
         self.model_mean += MEAN_RATE * (kept - self.model_mean)
         self.model_evidence = min(self.model_evidence + 1, EVIDENCE_MOST)
+        self.model_judged = TRUST_MEMORY * self.model_judged + 1
+        self.model_foretold = TRUST_MEMORY * self.model_foretold + self.model_chance(confidence)
+        self.model_kept = TRUST_MEMORY * self.model_kept + kept
         self.by_confidence.observe(confidence_bin(confidence), kept)
 
     def left_out(self, confidence: float) -> None:
@@ -166,6 +191,8 @@ class AcceptanceModel:
         return {
             "by_match": self.by_match.to_json(), "by_confidence": self.by_confidence.to_json(),
             "by_ease": self.by_ease.to_json(), "model_mean": round(self.model_mean, 4),
+            "model_judged": round(self.model_judged, 4), "model_foretold": round(self.model_foretold, 4),
+            "model_kept": round(self.model_kept, 4),
         }
 
     def load_json(self, data: dict[str, Any]) -> None:
@@ -174,6 +201,10 @@ class AcceptanceModel:
         self.by_confidence.load_json(data["by_confidence"])
         self.by_ease.load_json(data["by_ease"])
         self.model_mean = min(max(float(data["model_mean"]), 0.05), 0.99)
+        most = 1 / (1 - TRUST_MEMORY)
+        self.model_judged, self.model_foretold, self.model_kept = (
+            min(max(float(data[name]), 0.0), most) for name in ("model_judged", "model_foretold", "model_kept")
+        )
 
 
 def match_bin(match_length: NDArray[np.int_]) -> NDArray[np.intp]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.acceptance import AcceptanceModel
+from engine.acceptance import EASE_MEMORY, AcceptanceModel
 from engine.cost import CostModel
 from engine.guard import Guard
 from engine.length import PLAIN, Outcome, Plan, Situation
@@ -48,6 +48,8 @@ EASE_SECONDS, EASE_SHARE = 0.00015, 0.002
 READING_PAYS, REPLY_LENGTH = 1.5, 64
 """The draft model reads what it has missed if that promises so many times its cost over as many tokens again as the
 reply has by now, or this many: nobody knows how long it will be."""
+TRUSTED_PAYS = 3.0
+"""The same for a reading that only a pair which has proved itself is granted (engine/guard.py)."""
 PLAIN_AT_LEAST = 0.985
 """Wins are booked against a plain token this much faster than believed: v(1) is seldom measured while drafting goes on."""
 STREAK = 3
@@ -176,6 +178,8 @@ class AdaptiveLength:
         rounds = min(now.remaining, max(REPLY_LENGTH, self.guard.written)) / (1 + gain + mean)
         if gain * rounds < READING_PAYS * self._rate * reading:
             return 0, -1.0
+        if self.acceptance.model_trusted and gain * rounds >= TRUSTED_PAYS * self._rate * reading:
+            self.guard.trust(self._reading)
         survival = np.power(mean, n.astype(np.float64))
         allowed = np.flatnonzero(self.guard.may(self._worst, survival, self._evidence, self._reading)[:length])
         if not len(allowed):
@@ -287,7 +291,7 @@ class AdaptiveLength:
         if outcome.target_confidence is not None:
             self._since_ease = 0
             self._ease_count += 1
-            self._ease += (outcome.target_confidence - self._ease) / min(self._ease_count, 24)
+            self._ease += (outcome.target_confidence - self._ease) / min(self._ease_count, EASE_MEMORY)
             if outcome.origin != "model" and self._ease_count >= 6:
                 self.acceptance.expect(self._ease)
 

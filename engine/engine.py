@@ -20,8 +20,8 @@ from typing import Any, Literal
 import numpy as np
 
 from engine import saved_state
-from engine.acceptance import AcceptanceModel
 from engine.adaptive_length import AdaptiveLength
+from engine.agreement import TEXT, agreement
 from engine.calibrate import calibrate
 from engine.decoder import Decoder, Reply
 from engine.drafters.model import ModelDrafter
@@ -158,6 +158,9 @@ class Engine:
             costs = calibrate(target, draft, self.max_block, progress)
             # Copies, as they have the rounding of the file: the next start must decide seeded replies alike.
             profile = Profile(profile_path(config.profile_dir, key), key, costs.copy(), costs.copy())
+            if draft is not None:
+                profile.agreement = agreement(target, draft, self.target.encode(TEXT, special=False), costs)
+                profile.acceptance = profile.first_acceptance()
             profile.save()
         else:
             check_block(target, profile.costs, self.max_block)
@@ -268,7 +271,7 @@ class Engine:
         costs, acceptance = self._profile.costs, self._profile.acceptance
         seeded = request.seed is not None
         if seeded:
-            costs, acceptance = self._profile.calibrated, AcceptanceModel()
+            costs, acceptance = self._profile.calibrated, self._profile.first_acceptance()
         return AdaptiveLength(
             costs, acceptance, use_ngram=mode != "draft", use_model=mode != "ngram", learn_costs=not seeded,
             trims=request.sampling.greedy or request.rule == "match",

@@ -1,6 +1,6 @@
 """What was learned about a pair on this machine, kept on disk between starts. Owns the profile's file and format.
 
-`calibrated` is written once and read by seeded replies, whose text must not depend on what was learned since;
+`calibrated` and `agreement` are written once and read by seeded replies, whose text must not depend on what was learned since;
 `learned` is everything as it stands at the end of a session. A file that does not parse is measured anew.
 """
 
@@ -15,8 +15,9 @@ from pathlib import Path
 
 from engine.acceptance import AcceptanceModel
 from engine.cost import CostModel
+from engine.values import Place
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(slots=True)
@@ -27,7 +28,15 @@ class Profile:
     key: dict[str, str]
     calibrated: CostModel
     costs: CostModel
+    agreement: list[Place] = field(default_factory=list)
+    """What engine.agreement saw when the pair was measured."""
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel)
+
+    def first_acceptance(self) -> AcceptanceModel:
+        """What was known of the pair before its first reply."""
+        acceptance = AcceptanceModel()
+        acceptance.learn(self.agreement)
+        return acceptance
 
     def save(self) -> None:
         """Write the file anew, by rename. A full or read-only disk costs the warm start, nothing else."""
@@ -35,7 +44,7 @@ class Profile:
             return
         data = {
             "format": FORMAT, "key": self.key, "calibrated": self.calibrated.to_json(), "learned": self.costs.to_json(),
-            "acceptance": self.acceptance.to_json(),
+            "agreement": self.agreement, "acceptance": self.acceptance.to_json(),
         }
         partial = self.path.with_suffix(f".{os.getpid()}.part")
         try:
@@ -66,6 +75,7 @@ def load_profile(directory: Path | None, key: dict[str, str]) -> Profile | None:
         if data["format"] != FORMAT or data["key"] != key:
             return None
         profile = Profile(path, key, CostModel.from_json(data["calibrated"]), CostModel.from_json(data["learned"]))
+        profile.agreement = [(float(c), float(top), float(kept)) for c, top, kept in data["agreement"]]
         profile.acceptance.load_json(data["acceptance"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -23,6 +23,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine.acceptance import AcceptanceModel
 from engine.adaptive_length import AdaptiveLength
+from engine.agreement import PLACES
+from engine.cost import CostModel
 from engine.length import FixedLength, LengthPolicy
 from scripts.replay.machine import Clock, Machine, load_machines
 from scripts.replay.policies import (
@@ -38,6 +40,7 @@ from scripts.replay.simulate import (
     NO_LOOKUP,
     DraftView,
     LookupView,
+    first_acceptance,
     fixed_ratio,
     greedy_draft,
     lookup,
@@ -59,9 +62,9 @@ def prepare(traces: list[ReplyTrace]) -> list[Prepared]:
     return [(trace, sampled_draft(trace), greedy_draft(trace), lookup(trace)) for trace in traces]
 
 
-def ours(costs: object, acceptance: AcceptanceModel, trace: ReplyTrace, **how: bool) -> AdaptiveLength:
+def ours(costs: CostModel, acceptance: AcceptanceModel, trace: ReplyTrace, **how: bool) -> AdaptiveLength:
     """Our rule, as the engine makes it for a reply."""
-    return AdaptiveLength(costs, acceptance, trims=trace.temperature == 0, **how)  # type: ignore[arg-type]
+    return AdaptiveLength(costs, acceptance, trims=trace.temperature == 0, **how)
 
 
 def fixed(length: int) -> LengthPolicy:
@@ -78,10 +81,15 @@ def run(machine: Machine, replies: list[Prepared], seed: int = 0) -> Results:
         ]
 
     def adaptive(name: str, copies: bool, make_draft: Callable[[int, Prepared], DraftView], fresh: bool = False) -> None:
-        known = machine.calibrated(0.03), AcceptanceModel()
+        first = next(reply for reply in replies if len(reply[0]) >= PLACES)
+
+        def new_pair() -> tuple[CostModel, AcceptanceModel]:
+            return machine.calibrated(0.03), first_acceptance(first[0], make_draft(0, first))
+
+        known = new_pair()
 
         def score(i: int, reply: Prepared, clock: Clock) -> float:
-            costs, acceptance = (machine.calibrated(0.03), AcceptanceModel()) if fresh else known
+            costs, acceptance = new_pair() if fresh else known
             policy = ours(costs, acceptance, reply[0], use_ngram=copies)
             view = reply[3] if copies else NO_LOOKUP
             return replay(reply[0], policy, machine, make_draft(i, reply), view, clock, ease_seconds=EASE_SECONDS).ratio

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from engine.acceptance import AcceptanceModel
+from engine.agreement import PLACES
 from engine.drafters.ngram import NgramDrafter
 from engine.length import LengthPolicy, Outcome, Situation
 from engine.sampling import Distribution
@@ -90,6 +92,13 @@ def noise_draft(trace: ReplyTrace, rng: np.random.Generator, sure: bool, start: 
         [*good.branch[:start], *[rng.choice(confidence, 8).tolist() for _ in range(n - start)]],
         good.point_mass,
     )
+
+
+def first_acceptance(trace: ReplyTrace, draft: DraftView) -> AcceptanceModel:
+    """What the first load of the pair would have learned, had it read the beginning of `trace` (engine/agreement.py)."""
+    acceptance = AcceptanceModel()
+    acceptance.learn([(draft.confidence[t], float(trace.ease[t]), draft.chance[t]) for t in range(min(PLACES, len(trace)))])
+    return acceptance
 
 
 def joined(traces: Sequence[ReplyTrace]) -> ReplyTrace:
