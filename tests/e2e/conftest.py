@@ -119,19 +119,20 @@ def send(terminal: Terminal, text: str) -> None:
 
 
 def ask_long(terminal: Terminal, text: str) -> None:
-    """In a new chat, ask for a reply that does not end by itself, and wait until it streams."""
+    """In a new chat, ask for a reply that does not end by itself, and wait until some of it has streamed."""
     terminal.press("ctrl+n")
     terminal.wait_for("What shall we talk about?")
     send(terminal, "/preset Long")
     terminal.wait_for("Ask something")
     send(terminal, text)
     terminal.wait_for("Esc stop")
-    terminal.wait(lambda: reply_on(terminal), "the reply to stream")
+    terminal.wait(lambda: len(reply_on(terminal)) > 40, "the reply to stream")
 
 
 def reply_on(terminal: Terminal) -> str:
-    """What is seen of the last reply: the lines between its heading, where that is in sight, and the prompt."""
-    lines = terminal.screen().partition("\n╭")[0].splitlines()
+    """What is seen of the last reply: the lines between its heading, where that is in sight, and the prompt, without the
+    remarks that pop up at their right."""
+    lines = [line.partition("▌")[0].rstrip() for line in terminal.screen().partition("\n╭")[0].splitlines()]
     starts = [at for at, line in enumerate(lines) if line.strip().startswith("Reply")]
     return "\n".join(lines[starts[-1] + 1 if starts else 1 :]).strip()
 

@@ -90,7 +90,7 @@ def test_regenerate_and_walk_the_branches(chat: Terminal, long_home: Home) -> No
     second = long_home.messages()[-1].id
     chat.wait_for("F1 help")
     chat.press("escape")
-    chat.wait_for("c copy")
+    chat.wait_for("Enter copy")
     chat.press("left")
     chat.wait_for("1/2")
     assert long_home.messages()[-1].id != second
