@@ -50,6 +50,8 @@ READING_PAYS, REPLY_LENGTH = 1.5, 64
 reply has by now, or this many: nobody knows how long it will be."""
 TRUSTED_PAYS = 3.0
 """The same for a reading that only a pair which has proved itself is granted (engine/guard.py)."""
+USEFUL = 3
+"""A reading of more than a token's time leaves room for a block of this many, or it would be paid for nothing."""
 PLAIN_AT_LEAST = 0.985
 """Wins are booked against a plain token this much faster than believed: v(1) is seldom measured while drafting goes on."""
 STREAK = 3
@@ -182,9 +184,10 @@ class AdaptiveLength:
             self.guard.trust(self._reading)
         survival = np.power(mean, n.astype(np.float64))
         allowed = np.flatnonzero(self.guard.may(self._worst, survival, self._evidence, self._reading)[:length])
-        if not len(allowed):
+        longest = int(allowed[-1]) + 1 if len(allowed) else 0
+        if longest == 0 or (self._reading > 1 and longest < min(USEFUL, length)):
             return 0, -1.0
-        return int(allowed[-1]) + 1, gain - self._rate * reading / max(1.0, rounds)
+        return longest, gain - self._rate * reading / max(1.0, rounds)
 
     @property
     def _evidence(self) -> float:
