@@ -221,8 +221,9 @@ def cost(run: Run) -> Result:
         with chat(home, *loading) as terminal:
             until(terminal, b"4,096 context", 0)
             ask(terminal, QUESTION)
-            while (reply := finished(home, turn + 1)) is None:
-                quiet_for(terminal, 0.5)
+            while (reply := finished(home, turn + 1)) is None:  # looked at once nothing is drawn any more: a look takes a core
+                while terminal.read(1.0):
+                    sleep(0.1)  # so does every read; the terminal's buffer holds what comes meanwhile
             terminal._write(KEYS["ctrl+q"].encode())
             terminal.ended()
         assert reply.report is not None
