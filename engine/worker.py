@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 Send = Callable[[Message], None]
 
-GATHER_SECONDS = 0.1
-"""Between two messages of a reply: each wakes its owner, who may share our cores, and 10 a second read as flowing."""
+GATHER_SECONDS = 0.12
+"""Between two messages of a reply: each wakes its owner, who may share our cores, and 8 a second read as flowing."""
 
 
 def serve(connection: Connection, config: LoadConfig, flag: Any, niceness: int = 0) -> None:

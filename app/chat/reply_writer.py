@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from engine import RoundDone, TextDelta
 
 PACE_SECONDS = 1.0
-STORE_SECONDS = 0.5
+STORE_SECONDS = 0.8
+"""What a crash may cost, with the tenth of a second that text may wait to be told: below a second."""
 
 
 @dataclass(frozen=True, slots=True)
