@@ -28,9 +28,9 @@ class Profile:
     key: dict[str, str]
     calibrated: CostModel
     costs: CostModel
+    acceptance: AcceptanceModel = field(default_factory=AcceptanceModel)
     agreement: list[Place] = field(default_factory=list)
     """What engine.agreement saw when the pair was measured."""
-    acceptance: AcceptanceModel = field(default_factory=AcceptanceModel)
 
     def first_acceptance(self) -> AcceptanceModel:
         """What was known of the pair before its first reply."""
