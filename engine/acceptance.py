@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.values import Place
+from engine.values import PairPlace
 
 MATCH_EDGES = (1, 2, 3, 4, 5, 6, 8, 11, 16, 24, 32, 48)
 """Lower ends of the match-length bins."""
@@ -138,7 +138,7 @@ class AcceptanceModel:
         self.by_confidence.begin()
         self.by_ease.begin()
 
-    def learn(self, places: Sequence[Place]) -> None:
+    def learn(self, places: Sequence[PairPlace]) -> None:
         """What engine.agreement saw of the pair."""
         ease = 0.0
         for i, (confidence, top, kept) in enumerate(places):

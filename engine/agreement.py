@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from engine.cost import CostModel
 from engine.llama.context import Context
-from engine.values import Place, TokenId
+from engine.values import PairPlace, TokenId
 
 TEXT = (
     "def average(numbers):\n    total = 0\n    for number in numbers:\n        total += number\n    return total / len(numbers)\n\n"
@@ -29,7 +29,7 @@ MOST_SECONDS = 6.0
 """It ends then even where other programs have taken the cores."""
 
 
-def agreement(target: Context, draft: Context, tokens: Sequence[TokenId], costs: CostModel) -> list[Place]:
+def agreement(target: Context, draft: Context, tokens: Sequence[TokenId], costs: CostModel) -> list[PairPlace]:
     """`tokens` (of TEXT) read by both: up to PLACES places; none where by `costs` not even FEWEST can be had in MOST_SECONDS. Leaves both caches empty.
     Raises as Context.decode.
 
@@ -45,7 +45,7 @@ def agreement(target: Context, draft: Context, tokens: Sequence[TokenId], costs:
     try:
         target.decode(tokens[:start], 0, 1)
         target.decode(tokens[start:], start, places)
-        found: list[Place] = []
+        found: list[PairPlace] = []
         draft.decode(tokens[:start], 0, 1)
         for i in range(places):
             if time.perf_counter() > deadline:
@@ -58,7 +58,7 @@ def agreement(target: Context, draft: Context, tokens: Sequence[TokenId], costs:
         draft.clear()
 
 
-def _place(p: NDArray[np.float64], q: NDArray[np.float64]) -> Place:
+def _place(p: NDArray[np.float64], q: NDArray[np.float64]) -> PairPlace:
     best = int(q.argmax())
     chance = float(p[best]) if best < len(p) else 0.0
     return round(float(q[best]), 5), round(float(p.max()), 5), round(min(1.0, chance / float(q[best])), 5)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.acceptance import AcceptanceModel
 from engine.cost import CostModel
-from engine.values import Place
+from engine.values import PairPlace
 
 FORMAT = 2
 
@@ -29,7 +29,7 @@ class Profile:
     calibrated: CostModel
     costs: CostModel
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel)
-    agreement: list[Place] = field(default_factory=list)
+    agreement: list[PairPlace] = field(default_factory=list)
     """What engine.agreement saw when the pair was measured."""
 
     def first_acceptance(self) -> AcceptanceModel:

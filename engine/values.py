@@ -13,7 +13,7 @@ from engine.errors import BadRequest
 from engine.sampling import Distribution, SamplingParams
 
 TokenId = int
-Place = tuple[float, float, float]
+PairPlace = tuple[float, float, float]
 """What one place of a text says of a pair: the draft's confidence in its candidate, the target's top probability, and the
 chance that the candidate is kept."""
 Role = Literal["system", "user", "assistant"]
