@@ -8,6 +8,7 @@ following, reaching the end takes it up again.
 
 from __future__ import annotations
 
+from asyncio import Lock
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
@@ -87,7 +88,8 @@ class Transcript(VerticalScroll, Thrifty):
         """Where the last layout put each view, from the top of the window."""
         self._width = 0
         """Of that layout."""
-        self._extending = False
+        self._window = Lock()
+        """Held while views come and go: those who ask for something else meanwhile find the window whole."""
         self.newest: Callable[[Message], Message] = lambda message: message
         """A message with the text it has by now: a reply grows, on the screen or off it."""
 
@@ -109,10 +111,17 @@ class Transcript(VerticalScroll, Thrifty):
 
     async def show(self, path: Sequence[Message], branches: Mapping[int, Sequence[int]], *, fresh: bool = False) -> None:
         """Show that path. What it has in common with the one shown stays as it is, unless it is a `fresh` chat."""
+        async with self._window:
+            await self._show(list(path), branches, fresh=fresh)
+        if self.cursor is not None and all(message.id != self.cursor for message in self._path):
+            self.cursor = None
+        self._check_edges_soon()
+
+    async def _show(self, path: list[Message], branches: Mapping[int, Sequence[int]], *, fresh: bool) -> None:
         self._branches = branches
         kept = 0 if fresh else _common(self._path, path)
         at_end = fresh or not self.later
-        self._path = list(path)
+        self._path = path
         with self.app.batch_update():
             if not at_end and kept >= self._low + len(self._views):
                 self._refresh_views()
@@ -126,9 +135,6 @@ class Transcript(VerticalScroll, Thrifty):
                 await self._drop(stale)
                 await self._mount_end()
             self._refresh_views()
-        if self.cursor is not None and all(message.id != self.cursor for message in self._path):
-            self.cursor = None
-        self._check_edges_soon()
 
     def replace(self, message: Message) -> None:
         """Take note of a message's new version; its view is told apart."""
@@ -213,18 +219,15 @@ class Transcript(VerticalScroll, Thrifty):
 
     async def _extend(self) -> None:
         """Mount what an edge that is in reach wants, and let go of what is far from it."""
-        if self._extending or not self.is_mounted:
-            return
-        self._extending = True
-        try:
+        if self._window.locked() or not self.is_mounted:
+            return  # whoever holds it looks at the edges afterwards
+        async with self._window:
             if self._low > 0 and self.scroll_y < self.size.height:
                 await self._extend_up()
             elif self.later and self.scroll_y > self.max_scroll_y - self.size.height:
                 await self._extend_down()
             else:
                 return
-        finally:
-            self._extending = False
         self._check_edges_soon()
 
     async def _extend_up(self) -> None:
@@ -295,26 +298,29 @@ class Transcript(VerticalScroll, Thrifty):
 
     async def follow(self) -> None:
         """Go to the end and stay there."""
-        self.following = True
-        if self.later:
-            await self._mount_window(max(0, len(self._path) - FIRST), len(self._path))
+        async with self._window:
+            self.following = True
+            if self.later:
+                await self._mount_window(max(0, len(self._path) - FIRST), len(self._path))
         self.refresh(layout=True)
         self._check_edges_soon()
         self.post_message(self.Followed())
 
     async def go_to(self, message_id: int) -> None:
         """Select a message and bring it into view, mounting its surroundings if need be."""
-        at = next((i for i, message in enumerate(self._path) if message.id == message_id), None)
-        if at is None:
-            return
-        if not self._low <= at < self._low + len(self._views):
-            with self.app.batch_update():
-                self.following = False
-                await self._mount_window(max(0, at - STEP // 2), min(len(self._path), at + STEP))
+        async with self._window:
+            at = next((i for i, message in enumerate(self._path) if message.id == message_id), None)
+            if at is None:
+                return
+            if not self._low <= at < self._low + len(self._views):
+                with self.app.batch_update():
+                    self.following = False
+                    await self._mount_window(max(0, at - STEP // 2), min(len(self._path), at + STEP))
         self.cursor = message_id
         view = self.view(message_id)
         if view is not None:
             self.call_after_refresh(self._bring_into_view, view)
+        self._check_edges_soon()
 
     def _bring_into_view(self, view: MessageView) -> None:
         region = self._regions.get(view)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
 from textual.widget import Widget
 
 from app.store import ChatStore
+from app.tui.widgets.message import MessageView
 from app.tui.widgets.reply import Reply
 from app.tui.widgets.transcript import FIRST, MOST, Transcript
 from tests.app.tui.conftest import RunApp, Running, fill
@@ -84,6 +86,25 @@ async def test_every_message_passes_by_on_the_way_up_and_down(run_app: RunApp, s
             if transcript.following:
                 break
         assert transcript._views[-1].message.id == ids[-1]
+
+
+@pytest.mark.parametrize("count", [3, 90])
+async def test_who_asks_while_the_window_changes_finds_it_whole(run_app: RunApp, store: ChatStore, count: int) -> None:
+    chat = fill(store, count)
+    async with run_app(chat=chat) as running:
+        await settled(running)
+        path, transcript = running.path, running.transcript
+        for asked in (
+            [transcript.show(path, {}, fresh=True), transcript.show(path, {})],
+            [transcript.show(path, {}, fresh=True), transcript.show(path[:-1], {}), transcript.show(path, {})],
+            [transcript.go_to(path[0].id), transcript.show(path, {}, fresh=True), transcript.follow()],
+            [transcript.follow(), transcript.go_to(path[0].id), transcript.go_to(path[-1].id), transcript.show(path, {}, fresh=True)],
+        ):
+            await asyncio.gather(*asked)
+            await settled(running)
+            shown = [view.message.id for view in transcript.query(MessageView)]
+            assert shown == [view.message.id for view in transcript._views]
+            assert shown == [message.id for message in path[transcript.earlier :]]
 
 
 async def test_text_that_comes_does_not_move_a_reader_and_is_followed_at_the_end(run_app: RunApp, store: ChatStore) -> None:
