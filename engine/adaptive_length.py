@@ -317,10 +317,9 @@ class AdaptiveLength:
 
     def _learn_costs(self, outcome: Outcome) -> None:
         target = self.costs.target
-        before = target.streak
         expected = target.seconds(outcome.rows, outcome.context)
         target.observe(outcome.rows, outcome.context, outcome.target_seconds)
-        if abs(target.streak) == STREAK != abs(before):
+        if abs(target.streak) == STREAK:
             self._curve_age = 1 << 30
             self._measure_plain = outcome.rows > 1
             self._all, self._uncopied = _RunningRate(), _RunningRate()

@@ -7,7 +7,7 @@ neighbours. Figures move slowly: one reading on a busy machine decides nothing. 
 pulse: most of what it moves by moves all figures of its bucket, so that a machine that slows down as a whole does
 not make the figures of rarer row counts look good. Readings that are off to the same side one after another are no noise:
 from the second on each moves its figure further and takes those of other blocks along, so that a machine that throttles,
-or cores that another program has taken, are known after four or five.
+or cores that another program has taken, are known after four or five, whatever is decoded in between.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ class RowCosts:
 
     def __init__(self) -> None:
         self._buckets: list[dict[int, float]] = [{} for _ in range(len(CONTEXT_EDGES) + 1)]
+        self._streaks = {True: 0, False: 0}
         self.streak = 0
-        """Readings in a row that were more than DRIFT above (below: negative) what was expected."""
+        """Readings in a row that were more than DRIFT above (below: negative) what was expected; those of one row and those of
+        blocks are counted apart, as one row may well cost what it did while blocks do not."""
 
     def known(self) -> bool:
         return any(self._buckets)
@@ -58,13 +60,15 @@ class RowCosts:
         rows = _kept_as(rows)
         expected = self.seconds(rows, context)
         side = (error > DRIFT) - (error < -DRIFT)
-        self.streak = self.streak + side if side * self.streak > 0 else side
-        further = min(max(abs(self.streak), 1), STREAK_MOST)
+        one = rows == 1
+        self.streak = self._streaks[one] = side * (1 + max(0, *(side * other for other in self._streaks.values())))
+        streak = abs(self.streak)
+        further = min(max(streak, 1), STREAK_MOST)
         most = CLIP * further * further
         error = max(-most, min(most, error)) * further
-        figures[rows] = expected * math.exp(error * (PULSE_OWN if rows == 1 else OWN_RATE))
+        figures[rows] = expected * math.exp(error * (PULSE_OWN if one else OWN_RATE))
         for n in figures:
-            if rows == 1 or (abs(self.streak) > 1 and n not in (1, rows)):
+            if one or (streak > 1 and n not in (1, rows)):
                 figures[n] *= math.exp(error * PULSE_COMMON)
 
     def seconds(self, rows: int, context: int) -> float:

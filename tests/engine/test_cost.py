@@ -134,6 +134,26 @@ def test_a_streak_is_learned_in_a_few_readings_and_takes_the_other_blocks_along(
     assert costs.seconds(1, 0) == JAGGED[1]
 
 
+def test_single_rows_as_expected_do_not_hide_that_blocks_cost_more() -> None:
+    """Where drafting grows rare because it no longer pays, blocks of ever other lengths come one by one."""
+    costs = curve()
+    for rows in (4, 8, 12, 6, 16, 7):
+        costs.observe(rows, 0, 4 * JAGGED.get(rows, curve().seconds(rows, 0)))
+        costs.observe(1, 0, JAGGED[1])
+    for rows in (4, 8, 16):
+        assert costs.seconds(rows, 0) > 3 * JAGGED[rows]
+    assert costs.seconds(1, 0) == pytest.approx(JAGGED[1])
+
+
+def test_a_machine_that_slows_down_is_known_from_whatever_is_decoded() -> None:
+    costs = curve()
+    for rows in (4, 1, 8, 1, 16, 1):
+        costs.observe(rows, 0, 2 * JAGGED[rows])
+    assert costs.streak >= 4
+    assert costs.seconds(1, 0) > 1.5 * JAGGED[1]
+    assert costs.seconds(16, 0) > 1.5 * JAGGED[16]
+
+
 def test_one_stall_does_not_make_plain_decoding_look_slow() -> None:
     costs = curve()
     costs.observe(1, 0, 30 * JAGGED[1])
