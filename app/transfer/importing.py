@@ -55,6 +55,8 @@ def import_file(store: ChatStore, path: Path, progress: Progress | None = None) 
     """The chats of a file into the store, each in one piece. Raises TransferError (the file) or StoreError (the store);
     chats that were in by then stay."""
     try:
+        if path.is_char_device() or path.is_block_device():
+            raise TransferError(f"{path} cannot be read: it is a device, not a file")
         with path.open("rb") as file:
             content = file.read(LARGEST_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name

@@ -279,7 +279,7 @@ class ChatScreen(Screen[None], Thrifty):
             self.prompt.focus()
         elif not shown:
             self.tell("the reply in the other chat has ended")
-        elif self._settings().auto_title and event.state in TITLED and (job := self.session.title_job()) is not None:
+        elif event.state in TITLED and (job := self.session.title_job(by_model=self._settings().auto_title)) is not None:
             self.host.title(job)
         self.show_numbers(None)
         self.show_title()

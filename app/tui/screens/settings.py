@@ -37,7 +37,7 @@ PROGRAM = (
     )),
     Entry("show_pace", "Pace panel", "open", kind="switch"),
     Entry("colour_origins", "Colours", "by who proposed each token", kind="switch"),
-    Entry("auto_title", "Titles", "made by the model", kind="switch"),
+    Entry("auto_title", "Titles", "made by the model; else your first words", kind="switch"),
     Entry("shadow_rate", "Checked replies", "0 to 1: share checked when idle"),
     Entry("kv_state_budget_mb", "Disk for read chats", "MiB · 0: keep none"),
 )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -79,6 +80,8 @@ def test_a_file_that_is_not_there_is_one_line(store: ChatStore, tmp_path: Path) 
         import_file(store, tmp_path / "none.json")
     with pytest.raises(TransferError, match="cannot be read: Is a directory"):
         import_file(store, tmp_path)
+    with pytest.raises(TransferError, match="cannot be read: it is a device, not a file"):
+        import_file(store, Path(os.devnull))
 
 
 def test_a_chat_that_is_gone_is_told(store: ChatStore) -> None:

@@ -81,6 +81,15 @@ async def test_the_model_names_the_chat_when_there_is_nothing_else_to_do(run_app
         await running.until(lambda: str(running.screen.query_one("#title").render()) == running.store.chats()[0].title)
 
 
+async def test_without_titles_by_the_model_a_chat_is_named_by_its_first_words(run_app: RunApp, target: Path) -> None:
+    async with run_app(model=target, auto_title=False) as running:
+        await running.ask("hello out there")
+        await running.until(lambda: running.store.chats()[0].title == "hello out there", "it has no name")
+        await running.until(lambda: str(running.screen.query_one("#title").render()) == "hello out there")
+        await running.ask("and again")
+        assert running.store.chats()[0].title == "hello out there"
+
+
 async def test_edit_and_send_again(run_app: RunApp, target: Path) -> None:
     async with run_app(model=target) as running:
         await running.ask("first try")

@@ -27,8 +27,23 @@ def top(transcript: Transcript) -> tuple[int, int]:
 async def settled(running: Running) -> None:
     """Wait until the window has grown as far as it wants to, and the load that fails has taken its line."""
     await running.until(lambda: "F5 loads" in running.screen.activity.text)
-    for _ in range(6):
+    transcript, before, still = running.transcript, None, 0
+    while still < 5:
         await running.pilot.pause(0.02)
+        now = (transcript.scroll_y, transcript.max_scroll_y, transcript._views, transcript._window.locked())
+        still = still + 1 if now == before else 0
+        before = (*now[:2], list(now[2]), now[3])
+
+
+async def growing(running: Running) -> MessageView:
+    """The empty reply to one more message, at the end of the transcript."""
+    running.session.send("more")
+    await running.screen.show_path()
+    await running.transcript.follow()
+    await settled(running)
+    reply = running.transcript.view(running.path[-1].id)
+    assert reply is not None
+    return reply
 
 
 async def test_a_long_chat_opens_with_a_few_messages_at_its_end(run_app: RunApp, store: ChatStore) -> None:
@@ -110,13 +125,7 @@ async def test_who_asks_while_the_window_changes_finds_it_whole(run_app: RunApp,
 async def test_text_that_comes_does_not_move_a_reader_and_is_followed_at_the_end(run_app: RunApp, store: ChatStore) -> None:
     chat = fill(store, 30)
     async with run_app(chat=chat) as running:
-        session, transcript = running.session, running.transcript
-        session.send("more")
-        await running.screen.show_path()
-        await transcript.follow()
-        await settled(running)
-        reply = transcript.view(session.path[-1].id)
-        assert reply is not None
+        transcript, reply = running.transcript, await growing(running)
 
         async def drawn() -> None:
             await running.until(lambda: reply.query_one(Reply)._timer is None, "the text is not drawn")
@@ -178,13 +187,7 @@ async def test_a_resize_keeps_the_place_within_one_huge_message(run_app: RunApp,
 
 async def test_the_place_within_a_reply_stays_while_it_grows(run_app: RunApp, store: ChatStore) -> None:
     async with run_app(chat=fill(store, 2)) as running:
-        session, transcript = running.session, running.transcript
-        session.send("more")
-        await running.screen.show_path()
-        await transcript.follow()
-        await settled(running)
-        reply = transcript.view(session.path[-1].id)
-        assert reply is not None
+        transcript, reply = running.transcript, await growing(running)
 
         async def grow(start: int, end: int) -> None:
             reply.grow("".join(f"w{i} " for i in range(start, end)), ())
