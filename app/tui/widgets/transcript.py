@@ -320,7 +320,6 @@ class Transcript(VerticalScroll, Thrifty):
         view = self.view(message_id)
         if view is not None:
             self.call_after_refresh(self._bring_into_view, view)
-        self._check_edges_soon()
 
     def _bring_into_view(self, view: MessageView) -> None:
         region = self._regions.get(view)
@@ -330,6 +329,8 @@ class Transcript(VerticalScroll, Thrifty):
             self.scroll_to(y=region.y, animate=False, force=True)
         elif region.bottom > self.scroll_y + self.size.height:
             self.scroll_to(y=region.bottom - self.size.height, animate=False, force=True)
+        self._note_place()  # which a scroll did already, if there was one
+        self._check_edges_soon()
 
     # ---- cursor
 
