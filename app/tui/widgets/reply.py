@@ -26,7 +26,7 @@ from app.tui.widgets.prose import ProseView, RuleView, TableView
 from app.tui.widgets.thinking import Thinking
 from app.tui.widgets.thrifty import Thrifty
 
-DRAW_SHARE = 30
+DRAW_SHARE = 40
 """From one drawing to the next it is at least so many times the processor time that one takes, layout and painting included:
 it bounds the share of a core that the screen takes from the engine, however long the reply."""
 SMOOTHING = 0.3
