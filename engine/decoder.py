@@ -155,6 +155,7 @@ class Decoder:
             read if read <= verdict.accepted else len(draft), verdict.accepted, tuple(emitted), context,
             draft.match_length, reply.policy.parked, drafted - started, scored - drafted, sampled - scored, now - started,
             plan.expected_seconds, plan.reason, reply.costs.verify(1, context) if reply.costs else None,
+            ended=read > len(emitted),
         )
         if not first:
             reply.policy.observe(Outcome(

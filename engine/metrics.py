@@ -48,14 +48,16 @@ class Metrics:
 
     @property
     def decode_rate(self) -> float:
-        """Tokens per second after the first token; 0.0 before there are two."""
-        emitted = sum(len(r.emitted) for r in self._rounds)
-        return emitted / self.decode_seconds if self.decode_seconds > 0 else 0.0
+        """Tokens per second after the first token, the one that ends the turn among them; 0.0 before there are two."""
+        return self._produced / self.decode_seconds if self.decode_seconds > 0 else 0.0
+
+    @property
+    def _produced(self) -> int:
+        return sum(round_.produced for round_ in self._rounds)
 
     def report(self, mode: str, state: str) -> dict[str, Any]:
         """The engine's part of `ask --json`: usage, timings, speculation, memory."""
         rounds = self._rounds
-        emitted = sum(len(r.emitted) for r in rounds)
         drafted, accepted = _by_position(rounds)
         times = {
             "draft": sum(r.draft_seconds for r in rounds),
@@ -81,7 +83,7 @@ class Metrics:
                 "mode": mode, "state": state, "rounds": len(rounds),
                 "drafted": sum(drafted), "accepted": sum(accepted),
                 "acceptance_rate": round(sum(accepted) / sum(drafted), 4) if drafted else None,
-                "tokens_per_round": round(emitted / len(rounds), 3) if rounds else None,
+                "tokens_per_round": round(self._produced / len(rounds), 3) if rounds else None,
                 "drafted_by_position": drafted, "accepted_by_position": accepted,
                 "by_drafter": {origin: _drafter(rounds, origin) for origin in ("model", "ngram")},
                 "parked_rounds": sum(r.parked for r in rounds),

@@ -104,6 +104,13 @@ class Round:
     """Why this length, in words."""
     plain_seconds: float | None = None
     """What one row through the target takes here now: a plain token, less its sampling. None: not measured."""
+    ended: bool = False
+    """Whether the token that ends a turn came after those emitted: it is no part of the reply, but took its time."""
+
+    @property
+    def produced(self) -> int:
+        """Tokens that the round's time went into: what a speed counts."""
+        return len(self.emitted) + self.ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class PaceMeter:
         self._context_used = round_.context + emitted
         self._rounds += 1
         if self._rounds > 1:
-            self._time(round_.draft_seconds, round_.target_seconds, round_.total_seconds, emitted, round_.plain_seconds)
+            self._time(round_.draft_seconds, round_.target_seconds, round_.total_seconds, round_.produced, round_.plain_seconds)
             if not round_.candidates:
                 self._plain_rounds += 1
                 self._plain_other += max(0.0, round_.total_seconds - round_.draft_seconds - round_.target_seconds)
@@ -149,18 +149,17 @@ class PaceMeter:
             state=self._state, log=tuple(self._log),
         )
 
-    def _time(self, draft: float, check: float, total: float, emitted: int, plain: float | None) -> None:
+    def _time(self, draft: float, check: float, total: float, tokens: int, plain: float | None) -> None:
         other = max(0.0, total - draft - check)
         self._draft += draft
         self._check += check
         self._other += other
-        self._timed_tokens += emitted
+        self._timed_tokens += tokens
         if plain is not None:
-            self._plain_seconds += plain * emitted
+            self._plain_seconds += plain * tokens
             self._compared_seconds += total
-            self._compared_tokens += emitted
-        if emitted:  # the round of the token that ends a reply adds none, and says nothing of the speed now
-            self._window.append((total, emitted))
+            self._compared_tokens += tokens
+        self._window.append((total, tokens))
         while self._window and sum(took for took, _ in self._window) - self._window[0][0] >= WINDOW_SECONDS:
             self._window.popleft()
 

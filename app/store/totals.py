@@ -39,6 +39,8 @@ class ChatTotals:
     prompt_seconds: float = 0.0
     """Until the first token."""
     decode_seconds: float = 0.0
+    decoded: float = 0.0
+    """Tokens that these went into: not the first of each reply, but the one that ends it."""
     rounds: int = 0
     drafted: int = 0
     accepted: int = 0
@@ -57,9 +59,8 @@ class ChatTotals:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Of decoding. The first token of each reply came out of reading the prompt."""
-        decoded = self.completion_tokens - self.replies
-        return decoded / self.decode_seconds if self.decode_seconds > 0 and decoded > 0 else None
+        """Of decoding."""
+        return self.decoded / self.decode_seconds if self.decode_seconds > 0 and self.decoded > 0 else None
 
 
 class Totals(Part):
@@ -94,6 +95,7 @@ def add_up(reports: list[dict[str, Any]]) -> ChatTotals:
         completion_tokens=total("usage", "completion_tokens"),
         prompt_seconds=total("timings", "ttft_ms") / 1000,
         decode_seconds=total("timings", "decode_seconds"),
+        decoded=sum((timings.get("decode_tps") or 0) * (timings.get("decode_seconds") or 0) for timings in (_part(r, "timings") for r in reports)),
         rounds=total("speculation", "rounds"),
         drafted=total("speculation", "drafted"),
         accepted=total("speculation", "accepted"),

@@ -170,6 +170,7 @@ def test_a_stop_and_the_limit_in_one_block_end_it_as_plain_decoding_does(
 def test_an_end_token_inside_an_accepted_block_ends_the_reply(length: int, ending: Loop) -> None:
     plain = ending.run(ENDING, max_tokens=60)
     assert (plain.reason, len(plain.tokens)) == ("stop", 20)
+    assert plain.report["speculation"]["tokens_per_round"] == 1.0, "19 tokens and the end in 20 rounds"
     prompt, beyond = ending.encode(ENDING), [tiny.IM_END, *b"and so on and so on"]
     # What would have been drafted behind the end: the target's own continuation, and then some.
     for behind in (beyond, [tiny.IM_END, *ending.run([*prompt, *plain.tokens, tiny.IM_END], max_tokens=9).tokens]):

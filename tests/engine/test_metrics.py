@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,13 @@ def test_without_drafts_there_is_no_acceptance_rate_and_without_rounds_no_rates(
     cancelled = Metrics(10, 0).report("plain", "plain")
     assert cancelled["timings"]["ttft_ms"] is None
     json.dumps([plain, only_first, cancelled], allow_nan=False)
+
+
+def test_the_token_that_ends_the_turn_took_its_time_but_is_no_part_of_the_reply() -> None:
+    full = report(a_round(), a_round(), replace(a_round(emitted=0), ended=True))
+    assert full["usage"]["completion_tokens"] == 2
+    assert full["speculation"]["tokens_per_round"] == 1.0
+    assert full["timings"]["decode_tps"] == pytest.approx(1 / 0.015, rel=1e-3)
 
 
 def test_times_add_up_and_rates_follow_from_them() -> None:

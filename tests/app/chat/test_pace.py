@@ -89,10 +89,12 @@ def test_tokens_a_second_are_those_of_the_last_seconds() -> None:
     assert measured(replace(PLAIN, total_seconds=9.0)).tokens_per_second == pytest.approx(1 / 9), "one long round is enough"
 
 
-def test_the_round_of_the_end_does_not_make_the_speed_zero() -> None:
-    end = replace(PLAIN, emitted=(), total_seconds=4.0)
-    assert measured(*[PLAIN] * 10, end).tokens_per_second == pytest.approx(10)
-    assert measured(end).tokens_per_second == 0.0
+def test_the_token_that_ends_the_reply_is_part_of_the_speed() -> None:
+    end = replace(PLAIN, emitted=(), ended=True)
+    for pace in (measured(*[PLAIN] * 3, end), measured(end)):
+        assert pace.tokens_per_second == pace.reply_tokens_per_second == pytest.approx(10)
+        assert pace.ratio_to_plain == pytest.approx(measured(PLAIN).ratio_to_plain)
+    assert measured(*[PLAIN] * 3, end).tokens == measured(*[PLAIN] * 3).tokens
 
 
 def test_a_reply_that_ends_inside_a_block_counts_what_it_kept() -> None:
