@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine import ChatMessage, Engine, Finished, GenerationRequest, RoundDone, SamplingParams, TextDelta
+from engine import (
+    ChatMessage,
+    Engine,
+    Finished,
+    GenerationRequest,
+    LoadConfig,
+    RoundDone,
+    SamplingParams,
+    TextDelta,
+)
 from engine.cost import CostModel
 from engine.decoder import Decoder, Reply
 from engine.drafters.model import ModelDrafter
@@ -38,9 +47,15 @@ GREEDY = SamplingParams(temperature=0)
 FREE = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
 """The model's own distribution."""
 PROMPT = "def main():\n    print('hello')\n"
+CLEAR = "Tell me about 21"
+"""Its greedy reply keeps 0.1 between the two highest logits for 60 tokens (test_decoder.py checks that)."""
 NEAR_TIE = 0.05
 """Logits within which two tokens are a tie. Read in one row and in several, the same text gives logits that differ by
 up to 0.006 (blocks of 2 to 16) or 0.026 (a prompt of 200 at once) on these models; their standard deviation is 2.6."""
+
+
+def config(target: Path, draft: Path | None = None, **how: Any) -> LoadConfig:
+    return LoadConfig(target, draft, **{"context": 512, "threads": 1} | how)
 
 
 # ---- replies as values

@@ -12,9 +12,8 @@ import pytest
 from engine import Engine, LoadConfig, RoundDone, SamplingParams
 from engine.drafters.model import ModelDrafter
 from engine.guard import MOST, MOST_SHARE, WON_MOST
-from tests.engine.helpers import costs, question
+from tests.engine.helpers import CLEAR, costs, question
 
-CLEAR = "Tell me about 21"
 FAULT_AT = 60
 
 

@@ -16,7 +16,18 @@ from engine.adaptive_length import AdaptiveLength
 from engine.errors import DecodeFailed
 from engine.length import LengthPolicy
 from tests import tiny_models as tiny
-from tests.engine.helpers import PROMPT, Loop, PullAt, Reference, Script, check_greedy, costs, fixed, knows
+from tests.engine.helpers import (
+    CLEAR,
+    PROMPT,
+    Loop,
+    PullAt,
+    Reference,
+    Script,
+    check_greedy,
+    costs,
+    fixed,
+    knows,
+)
 
 LETTERS = 'root ::= [abc]*'
 """Text over three letters: full of repetitions, so that the lookup drafts all the time and is often right."""
@@ -95,7 +106,6 @@ def test_greedy_text_is_plain_decoding_s_with(
 # ---- how a reply ends. CLEAR's greedy replies keep 0.1 between the two highest logits, so they are the same on
 # every machine, and tests can place what they need exactly.
 
-CLEAR = "Tell me about 21"
 ENDING = "Tell me about 36"
 BLOCKS = (1, 2, 3, 5, 8)
 

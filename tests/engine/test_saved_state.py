@@ -16,22 +16,17 @@ from engine import (
     EngineProcess,
     Finished,
     GenerationRequest,
-    LoadConfig,
     PrefillProgress,
     SamplingParams,
 )
 from engine.saved_state import file_identity
 from engine.state_file import open_state, write_state
 from tests import tiny_models as tiny
-from tests.engine.helpers import GREEDY, ask
+from tests.engine.helpers import GREEDY, ask, config
 
 FIRST = (ChatMessage("system", "Be brief."), ChatMessage("user", "Tell me about 21, and what you know of numbers."))
 NEW = "And 22?"
 TEMPLATE = "<|im_end|>\n<|im_start|>user\n" + "<|im_end|>\n<|im_start|>assistant\n"
-
-
-def config(target: Path, draft: Path | None = None, **how: Any) -> LoadConfig:
-    return LoadConfig(target, draft, **{"context": 512, "threads": 1} | how)
 
 
 def turn(engine: Engine, chat: tuple[ChatMessage, ...], **request: Any) -> tuple[tuple[ChatMessage, ...], dict[str, Any]]:
