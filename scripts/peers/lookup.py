@@ -33,7 +33,10 @@ class LookupProcess:
         return self._process.is_alive()
 
     def ask(self, task: Task, predict: int) -> Answer:
-        self._connection.send((task, predict))
+        try:
+            self._connection.send((task, predict))
+        except OSError:  # closed for the other number's failure, say
+            raise PeerFailed("llama-cpp-python is not running any more") from None
         answer: Answer = self._receive(REPLY_SECONDS)
         return answer
 
@@ -89,7 +92,7 @@ def _serve(connection: Any, setting: Setting) -> None:
     try:
         model = Llama(
             str(setting.target), n_ctx=setting.context, n_threads=setting.threads, n_threads_batch=setting.threads, verbose=False,
-            draft_model=Counting(),
+            draft_model=Counting(), logits_all=True,  # without it drafting fails beyond the first batch of the context
         )
     except (ValueError, RuntimeError, OSError) as error:
         connection.send(str(error))

@@ -105,6 +105,16 @@ def test_the_same_text_comes_out_of_ours_and_of_prompt_lookup(setting: Setting) 
     assert order[:4] == order[-4:][::-1]  # the second repeat goes the other way round
 
 
+def test_prompt_lookup_goes_on_beyond_a_batch_of_context_and_fails_alone(setting: Setting) -> None:
+    process = LookupProcess(replace(setting, context=1024))
+    ten, two = Lookup(process, 10), Lookup(process, 2)
+    assert ten.reply(Task(PROMPT * 8, 0.0, 24, 1)).accepted > 0
+    ten.close()
+    with pytest.raises(PeerFailed, match="not running any more"):
+        two.reply(Task(PROMPT, 0.0, 4, 1))
+    two.close()
+
+
 def test_one_that_fails_is_told_and_left_out(setting: Setting) -> None:
     class Broken:
         def reply(self, task: Task) -> Answer:
