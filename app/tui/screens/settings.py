@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from textual.widgets import Button, Label, Select
 from app.settings import ChatSettings, Settings
 from app.tui.keys import bind, shown_key
 from app.tui.screens.form import NARROW, Entry, Form, Tick
-from app.tui.themes import THEMES
+from app.tui.themes import THEMES, wanted_theme
 
 SAMPLING = (
     Entry("system", "System prompt", kind="text"),
@@ -98,9 +99,12 @@ class SettingsScreen(ModalScreen[SettingsResult | None]):
         self._theme = self.app.theme
 
     def on_select_changed(self, event: Select.Changed) -> None:
-        """Show a theme at once; it stays only if it is saved."""
+        """Show a theme at once; it stays only if it is saved. Where the environment wants no colour it does not show."""
         if isinstance(event.value, str) and event.value in self.app.available_themes and event.value != self._chosen_theme:
-            self._chosen_theme = self.app.theme = event.value
+            self._chosen_theme = event.value
+            self.app.theme = wanted_theme(event.value, os.environ)
+            if self.app.theme != event.value:
+                self.notify("NO_COLOR or TERM=dumb is set: the theme shows where it is not", markup=False)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         if event.button.id == "save":

@@ -24,7 +24,7 @@ from app.tui.screens.form import FormRow
 from app.tui.screens.help import COMMANDS_HEADING, HelpScreen, help_lines
 from app.tui.screens.presets import PresetForm, PresetsScreen
 from app.tui.screens.settings import SettingsResult, SettingsScreen
-from app.tui.themes import apply_theme
+from app.tui.themes import NO_COLOUR, apply_theme
 from app.tui.widgets.prompt import Prompt
 
 CHAT = ChatSettings(system="Be [b]brief[/b].", temperature=0.3, preset="Mine")
@@ -170,6 +170,24 @@ async def test_a_theme_is_shown_at_once_and_taken_back_by_cancelling() -> None:
         await pilot.press("escape")
         await pilot.pause()
         assert (app.theme, results) == ("dark", [None])
+
+
+async def test_a_theme_does_not_show_where_no_colour_is_wanted_but_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app, results = Host(), list[SettingsResult | None]()
+    async with app.run_test() as pilot:
+        app.theme = NO_COLOUR
+        screen = SettingsScreen(Settings(), None)
+        await app.push_screen(screen, results.append)
+        await pilot.pause()
+        row(screen, "theme").query_one(Select).value = "light"
+        await pilot.pause()
+        assert app.theme == NO_COLOUR
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        assert app.theme == NO_COLOUR
+    assert results[0] is not None
+    assert results[0].settings.theme == "light"
 
 
 # ---- presets
