@@ -71,7 +71,8 @@ class ChatSession:
         """The reply that is being made."""
         self._deleted: list[tuple[int, int]] = []
         """Chat and message of each deletion that can be undone."""
-        self._deleted_chats: list[int] = []
+        self.deleted_chats: list[list[int]] = []
+        """The chats that each deletion of chats took, the last one at the end."""
         self._stamp: tuple[object, ...] = ()
         """Of the chat as it is shown; see ChatStore.stamp."""
         self._retitled: int | None = None
@@ -316,21 +317,21 @@ class ChatSession:
         self.refresh()
 
     def delete_chat(self) -> None:
-        """Delete the chat that is open, and start a new one; `undo_chat` brings it back."""
+        """Delete the chat that is open, and start a new one; `undo_chats` brings it back."""
         assert self.chat is not None
         chat_id = self.chat.id
         self._do(lambda store: store.delete_chats([chat_id]))
-        self._deleted_chats.append(chat_id)
+        self.deleted_chats.append([chat_id])
         self.start_new()
 
-    def undo_chat(self) -> bool:
-        """Open the chat that was deleted last again; False if there is none."""
-        if not self._deleted_chats:
-            return False
-        chat_id = self._deleted_chats.pop()
-        self._do(lambda store: store.restore_chats([chat_id]))
-        self.open(chat_id)
-        return True
+    def undo_chats(self) -> int:
+        """Bring back the chats that were deleted last, and open the first of them; how many there were."""
+        if not self.deleted_chats:
+            return 0
+        back = self.deleted_chats.pop()
+        self._do(lambda store: store.restore_chats(back))
+        self.open(back[0])
+        return len(back)
 
     @property
     def can_undo(self) -> bool:

@@ -145,7 +145,7 @@ class ChatScreen(Screen[None], Thrifty):
     @refusable
     async def _look_again(self) -> None:
         """Take up what other windows do in this chat."""
-        if self.is_current and await self._replies.look_again():
+        if self.is_current and not self.dialogs.choosing and await self._replies.look_again():
             self.show_numbers(self.transcript.selected)
             self.show_title()
             self.update_hints()

@@ -47,6 +47,8 @@ class ChatDialogs:
         self._session = screen.session
         self._host = screen.host
         self.tell = screen.tell
+        self.choosing = False
+        """The chat list is open, or what was done there has not taken effect."""
 
     # ---- which chat
 
@@ -67,7 +69,9 @@ class ChatDialogs:
 
         self._screen.keep_unsent()
         chat = self._session.chat
-        chats = HistoryScreen(self._session.store, chat.id if chat is not None else None, words)
+        current = chat.id if chat is not None else None
+        chats = HistoryScreen(self._session.store, current, words, deleted=self._session.deleted_chats)
+        self.choosing = True
         self._screen.app.push_screen(chats, lambda chat_id: self._chosen(chat_id, chats.hit))
 
     async def _chosen(self, chat_id: int | None, hit: int | None) -> None:
@@ -75,6 +79,7 @@ class ChatDialogs:
         was found in the chosen one."""
         from app.tui.screens.history import NEW
 
+        self.choosing = False
         if chat_id is not None and chat_id != NEW:
             await self.open_chat(chat_id)
             if hit is not None:

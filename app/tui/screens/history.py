@@ -77,8 +77,9 @@ class HistoryScreen(ModalScreen[int | None]):
             super().__init__()
             self.chat_ids = chat_ids
 
-    def __init__(self, store: ChatStore, current: int | None, query: str = "") -> None:
-        """`current` is the chat that is open; `query` stands in the search field at first."""
+    def __init__(self, store: ChatStore, current: int | None, query: str = "", *, deleted: list[list[int]] | None = None) -> None:
+        """`current` is the chat that is open; `query` stands in the search field at first. `deleted` is what earlier deletions
+        took, the last one at the end; those made here are added, those taken back removed."""
         super().__init__()
         self._store = store
         self._field = SearchField(query, placeholder="search all chats, or #tag", compact=True, select_on_focus=False)
@@ -92,8 +93,7 @@ class HistoryScreen(ModalScreen[int | None]):
         """The message with the words that were looked for, in the chat that is opened."""
         self._opening = False
         """Enter was quicker than the search: open what it finds."""
-        self._deleted: list[list[int]] = []
-        """What each deletion took, the last one at the end."""
+        self._deleted = deleted if deleted is not None else []
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -237,7 +237,7 @@ class HistoryScreen(ModalScreen[int | None]):
             back = self._deleted.pop()
             self._change(lambda: self._store.restore_chats(back), highlight=back[0])
         else:
-            self._tell("nothing was deleted here")
+            self._tell("nothing was deleted")
 
     def action_details(self) -> None:
         """The numbers of the highlighted chat."""

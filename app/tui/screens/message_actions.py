@@ -167,14 +167,16 @@ class MessageActions:
 
     @refusable
     async def action_undo(self) -> None:
-        """Bring back what was deleted last: in this chat, or else a chat."""
+        """Bring back what was deleted last: in this chat, or else chats."""
         session = self._screen.session
         if session.replying:
             self._say("a reply is being written; Esc stops it")
             return
         restored = session.undo()
-        if restored is None and session.undo_chat():
+        if restored is None and (count := session.undo_chats()):
             await self._screen.show_chat()
+            if count > 1:
+                self._say(f"{count} chats are back; this is one of them")
             return
         if restored is None:
             self._say("there is nothing to undo")

@@ -13,6 +13,7 @@ from app.settings import ChatSettings
 from app.store import ChatStore
 from app.tui.commands import COMMANDS
 from app.tui.screens.help import help_lines
+from app.tui.widgets.chat_list import ChatList
 from app.tui.widgets.message import speed
 from tests.app.tui.conftest import RunApp, Running, fill
 
@@ -285,3 +286,26 @@ async def test_a_chat_that_was_searched_for_opens_at_what_was_found(run_app: Run
 def test_a_reply_of_a_few_tokens_has_no_ratio() -> None:
     assert speed({"pace": {"tokens": 1, "reply_tokens_per_second": 0.0, "ratio_to_plain": 0.0}}) == "1 token"
     assert speed({"pace": {"tokens": 200, "reply_tokens_per_second": 33.21, "ratio_to_plain": 1.4}}) == "200 tokens · 33.2/s · 1.40× plain"
+
+
+async def test_chats_deleted_in_the_list_come_back_after_it_was_closed(
+    run_app: RunApp, store: ChatStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.tui.screens.chat.LOOK_SECONDS", 0.01)
+    chats = [fill(store, 2) for _ in range(3)]
+    async with run_app(chat=chats[-1]) as running:
+        await running.pilot.press("ctrl+o", "tab")
+        await running.until(lambda: running.app.screen.query_one(ChatList).shown)
+        await running.pilot.press("space", "down", "space", "d")
+        await running.until(lambda: len(running.store.chats()) == 1)
+        await running.pilot.press("escape")
+        await running.until(lambda: running.session.chat is None)
+        await running.pilot.pause(0.1)
+        assert "another window" not in running.screen.activity.text
+        running.screen.prompt.load("/undo")
+        await running.pilot.press("enter")
+        await running.until(lambda: running.session.chat is not None)
+        assert {chat.id for chat in running.store.chats()} == set(chats)
+        await running.pilot.press("ctrl+o", "tab", "u")
+        await running.pilot.pause()
+        assert len(running.store.chats()) == 3

@@ -207,7 +207,7 @@ async def test_deleting_many_with_marks_and_undo(store: ChatStore) -> None:
         await running.until(lambda: running.list.shown == [3, 2, 1])
         assert running.list.marks == set()
         await running.press("u")
-        assert running.said[-1] == "nothing was deleted here"
+        assert running.said[-1] == "nothing was deleted"
 
 
 async def test_marks_stay_while_the_search_changes(store: ChatStore) -> None:
