@@ -292,7 +292,7 @@ async def test_details_show_totals_and_settings(store: ChatStore) -> None:
     store.set_tags(1, ["work"])
     report = {
         "usage": {"prompt_tokens": 1200, "cached_tokens": 1000, "completion_tokens": 301},
-        "timings": {"ttft_ms": 500.0, "decode_seconds": 75.0},
+        "timings": {"ttft_ms": 500.0, "decode_seconds": 75.0, "decode_tps": 4.0},
         "speculation": {
             "rounds": 100, "drafted": 300, "accepted": 200, "by_drafter": {"model": {"rounds": 80, "drafted": 300, "accepted": 200}},
             "drafted_by_position": [100, 100, 100], "accepted_by_position": [90, 70, 40],
