@@ -29,6 +29,8 @@ from app.tui.widgets.thrifty import Thrifty
 DRAW_SHARE = 40
 """From one drawing to the next it is at least so many times the processor time that one takes, layout and painting included:
 it bounds the share of a core that the screen takes from the engine, however long the reply."""
+SOON = 0.005
+"""Seconds that a drawing is put off at least: Textual's timer fails at 0, and a shorter one may be over before it runs."""
 SMOOTHING = 0.3
 """Weight of the last drawing in what a drawing takes: most repaint a line, some lay out the screen."""
 
@@ -79,18 +81,30 @@ class Reply(Vertical, Thrifty):
     def compose(self) -> ComposeResult:
         yield from self._fresh_views()
 
+    def on_mount(self) -> None:
+        self.call_later(self._catch_up)
+
+    def _catch_up(self) -> None:
+        """Show what came while the first widgets were mounted."""
+        if self._made_for == (self.text, self._growing):
+            return
+        if self._growing:
+            self._draw()
+        else:
+            self._show_all()
+
     # ---- growing
 
     def grow(self, text: str, spans: Sequence[OriginSpan]) -> None:
         """More text has come. It is on the screen now or a moment later."""
         self.text += text
         self._origins += spans
-        if self._timer is None:
+        if self._timer is None and self.is_mounted:
             wait = self._drawn + DRAW_SHARE * self._drawing_seconds - monotonic()
-            if wait <= 0 and self.is_mounted:
+            if wait <= 0:
                 self._draw()
             else:
-                self._timer = self.set_timer(max(0, wait), self._draw)
+                self._timer = self.set_timer(max(SOON, wait), self._draw)
 
     def finish(self, text: str, origins: Sequence[OriginSpan]) -> None:
         """The reply is complete: this is all of it."""
@@ -98,12 +112,14 @@ class Reply(Vertical, Thrifty):
             self._timer.stop()
             self._timer = None
         self.text, self._origins, self._growing = text, list(origins), False
-        if not self.is_mounted:
-            return
+        if self.is_mounted:
+            self._show_all()
+
+    def _show_all(self) -> None:
         if self._plain is not None:
-            self._plain.show(text, self._origins)
+            self._plain.show(self.text, self._origins)
             return
-        split = split_thinking(text)
+        split = split_thinking(self.text)
         self._show_thinking(split.thinking, done=True)
         self._show_blocks(parse_blocks(split.answer), 0)
 
@@ -147,10 +163,13 @@ class Reply(Vertical, Thrifty):
         self._sizes: list[int] = []
         """Blocks that each of them shows."""
         self._plain: PlainText | None = None
+        self._made_for = ("", False)
+        """The text that the widgets were made for, and whether it was growing."""
 
     def _fresh_views(self) -> list[Widget]:
         """All widgets, from nothing."""
         self._forget_views()
+        self._made_for = (self.text, self._growing)
         if self.coloured:
             self._plain = PlainText(self.text, self._origins)
             return [self._plain]

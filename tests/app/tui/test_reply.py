@@ -164,3 +164,21 @@ async def test_a_selection_over_several_blocks_is_their_text() -> None:
         strip = view.render_line(3)  # the first item, behind a blank line
         offsets = [segment.style.meta["offset"] for segment in strip if segment.style and "offset" in segment.style.meta]
         assert offsets[0] == (0, 2)
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+@pytest.mark.parametrize("ended", [False, True])
+async def test_what_comes_while_the_widgets_are_mounted_is_shown(coloured: bool, ended: bool) -> None:
+    class Late(Reply):
+        def compose(self) -> ComposeResult:
+            yield from super().compose()
+            if ended:
+                self.finish("It begins, and it ends.", ())
+            else:
+                self.grow(", and it goes on.", ())
+
+    reply = Late("It begins", growing=True, coloured=coloured)
+    async with Shown(reply).run_test() as pilot:
+        await pilot.pause(0.05)
+        shown = reply.query_one(ProseView).flow.blocks[0].content.plain
+        assert shown == ("It begins, and it ends." if ended else "It begins, and it goes on.")
