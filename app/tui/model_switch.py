@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from app.chat.model_choice import nothing_here, with_choice
 from app.options import LoadChoices
 from app.settings import SettingsError, save_settings
+from app.tui.keys import shown_key
 from app.tui.screens.models import ModelsScreen
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def choose_models(app: PacelineApp, wanted: str = "") -> None:
 def _take(app: PacelineApp, choices: LoadChoices | None) -> None:
     """Load what was chosen, now and at the next start."""
     if choices is None:
+        activity = app.chat_screen.activity
+        if app.host.state == "empty" and not activity.text:
+            activity.problem(f"no model is loaded · {shown_key(app, 'models') or '/model'} chooses one")
         return
     chosen = with_choice(app.settings, choices)
     try:

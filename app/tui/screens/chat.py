@@ -178,7 +178,7 @@ class ChatScreen(Screen[None], Thrifty):
         """The keys that matter now, on the status line."""
         self.status.hints = hints_for(self)
 
-    on_transcript_followed = on_descendant_focus = update_hints
+    on_transcript_followed = on_descendant_focus = on_screen_resume = update_hints
 
     # ---- sending
 

@@ -309,3 +309,17 @@ async def test_chats_deleted_in_the_list_come_back_after_it_was_closed(
         await running.pilot.press("ctrl+o", "tab", "u")
         await running.pilot.pause()
         assert len(running.store.chats()) == 3
+
+
+@pytest.mark.parametrize("key", ["f1", "f10", "ctrl+p", "ctrl+o"])
+async def test_the_keys_are_named_again_when_a_dialog_is_closed(run_app: RunApp, key: str) -> None:
+    async with run_app() as running:
+        hints = running.screen.status.hints
+        assert hints
+        await running.pilot.press(key)
+        await running.until(lambda: running.app.screen is not running.screen)
+        running.screen.update_hints()  # as when a reply ends meanwhile
+        await running.pilot.press("escape")
+        await running.until(lambda: running.app.screen is running.screen)
+        await running.pilot.pause()
+        assert running.screen.status.hints == hints

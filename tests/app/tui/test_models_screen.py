@@ -315,6 +315,7 @@ async def test_a_broken_catalogue_leaves_the_screen_usable(begin: Begin, hub: Hu
         await running.until(lambda: "catalogue.toml" in said(screen))
         await running.pilot.press("escape")
         assert running.app.screen is running.screen
+        await running.until(lambda: "F3 chooses one" in running.screen.activity.text)
 
 
 def test_nothing_is_here_until_there_is_a_file_or_a_choice(paths: Paths, target: Path) -> None:
