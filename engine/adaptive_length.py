@@ -40,9 +40,9 @@ MODEL_LIMIT = 16
 PROBE_FIRST, PROBE_LAST, PROBE_SHARE = 4, 512, 0.01
 REMEASURE_PLAIN, REMEASURE_CLOSE, CLOSE = 64, 16, 1.25
 """Rounds after which v(1) is measured again if drafting never stops: sooner where it gains less than a quarter."""
-COPY_CEILING, MODEL_CEILING = 1.6, 3.0
-"""lambda is at most this many plain rates, of all rounds and of those that did not copy: the rate of a stretch that was
-copied says little about what follows."""
+COPY_CEILING = 4.0
+"""lambda is at most this many plain rates, or the rate of the rounds that did not copy: that of a stretch that was copied
+says little about what follows."""
 EASE_SECONDS, EASE_SHARE = 0.00015, 0.002
 """What a look at the target's confidence takes (152,000 exponentials), and the share of the time it may take."""
 READING_PAYS, REPLY_LENGTH = 1.5, 64
@@ -128,7 +128,7 @@ class AdaptiveLength:
             return PLAIN
         self._refresh_curve(now)
         plain = 1 / float(self._curve[1])
-        self._rate = max(plain, min(self._all.rate, COPY_CEILING * plain), min(self._uncopied.rate, MODEL_CEILING * plain))
+        self._rate = max(plain, min(self._all.rate, COPY_CEILING * plain), self._uncopied.rate)
         due = REMEASURE_CLOSE if self._all.rate < CLOSE * plain else REMEASURE_PLAIN
         if self._measure_plain or self._since_plain >= due:
             self._measure_plain = False
