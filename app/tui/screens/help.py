@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, ClassVar
 
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -137,19 +139,23 @@ class HelpScreen(ModalScreen[None]):
         self.query_one("#lines Static", Static).update(_laid_out(lines, names=names) if lines else Text("nothing has that in it", "dim"))
 
 
-def _laid_out(lines: list[HelpLine], *, names: bool) -> Table:
+def _laid_out(lines: list[HelpLine], *, names: bool) -> Group:
     """Under headings: keys, what they do, and the names at the right if there is room."""
+    width = min(22, max(len(line.press) for line in lines))
+    parts: list[RenderableType] = []
+    for heading, below in groupby(lines, lambda line: line.heading):
+        if parts:
+            parts.append(Text())
+        parts += [Text(heading, "bold underline"), _table(below, width, names=names)]
+    return Group(*parts)
+
+
+def _table(lines: Iterable[HelpLine], width: int, *, names: bool) -> Table:
     table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column(style="bold", width=min(22, max(len(line.press) for line in lines)))
+    table.add_column(style="bold", width=width)
     table.add_column(ratio=1)
     if names:
         table.add_column(no_wrap=True, style="dim", justify="right")
-    heading = ""
     for line in lines:
-        if line.heading != heading:
-            if heading:
-                table.add_row()
-            table.add_row(Text(line.heading, "bold underline"))
-            heading = line.heading
         table.add_row(Text(line.press), Text(line.words), *([Text(line.id)] if names else []))
     return table

@@ -97,6 +97,16 @@ async def test_help_can_be_searched_scrolled_and_closed() -> None:
         assert app.screen is not screen
 
 
+async def test_a_heading_of_the_help_is_as_wide_as_the_screen_allows() -> None:
+    app = Host()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("f1", *"/quit")
+        await pilot.pause()
+        lines = app.screen.query_one("#lines Static", Static)
+        rows = ["".join(segment.text for segment in strip).strip() for strip in lines.render_lines(lines.size.region)]
+        assert rows == [COMMANDS_HEADING, "/quit  Leave Paceline"]
+
+
 # ---- settings
 
 
