@@ -154,9 +154,10 @@ class ChatScreen(Screen[None], Thrifty):
         chat = self.session.chat
         title = sanitize(chat.title) if chat is not None else ""
         tags = sanitize("".join(f"  #{tag}" for tag in chat.tags)) if chat is not None else ""
-        name = title or ("New chat" if not self.session.path else "Chat")
-        self._title.update(Content.assemble(name, (tags, "not bold")))
+        self._title.update(Content.assemble(title or ("Chat" if self.session.path else "New chat"), (tags, "not bold")))
         self.set_class(not self.session.path, "-empty")
+        if not self.session.path and self.focused is self.transcript:  # which is hidden now and hears no key
+            self.prompt.focus()
         self.prompt.busy = self.session.replying
 
     def show_numbers(self, message: Message | None) -> None:

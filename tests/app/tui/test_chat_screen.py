@@ -323,3 +323,12 @@ async def test_the_keys_are_named_again_when_a_dialog_is_closed(run_app: RunApp,
         await running.until(lambda: running.app.screen is running.screen)
         await running.pilot.pause()
         assert running.screen.status.hints == hints
+
+
+async def test_when_the_first_message_is_deleted_the_prompt_has_the_keys(run_app: RunApp, store: ChatStore) -> None:
+    async with run_app(chat=fill(store, 2)) as running:
+        await running.pilot.press("escape", "ctrl+home", "delete")
+        await running.until(lambda: not running.path)
+        await running.pilot.pause()
+        await running.pilot.press(*"/undo", "enter")
+        await running.until(lambda: len(running.path) == 2)
