@@ -111,10 +111,10 @@ def _join(first: GgufInfo, path: Path, total: int) -> GgufInfo:
 
 
 def _read_file(path: Path) -> GgufInfo:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # looked at first: to open a pipe waits for whoever writes to it
+        raise BadGguf("it is not a regular file")
     with path.open("rb") as source:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise BadGguf("it is not a regular file")
         cursor = ByteCursor(source, status.st_size, MAX_HEADER_BYTES)
         if cursor.bytes(min(4, status.st_size), "the first four bytes") != b"GGUF":
             raise BadGguf("it does not begin with the letters GGUF")

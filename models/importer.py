@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,8 @@ def find_models(paths: Iterable[Path]) -> list[Found]:
     found: dict[Path, Found] = {}
     for path in paths:
         for candidate in _under(path) if path.is_dir() else [_file(path)]:
-            found.setdefault(candidate.path.resolve(), candidate)
+            with suppress(RuntimeError):  # a link that leads to itself
+                found.setdefault(candidate.path.resolve(), candidate)
     return list(found.values())
 
 
@@ -75,7 +77,7 @@ def _under(folder: Path) -> Iterator[Found]:
 
 
 def _file(path: Path) -> Found:
-    blob = _SHA256.match(path.name) or _SHA256.match(path.resolve().name)
+    blob = _SHA256.match(path.name) or _SHA256.match(os.path.basename(os.path.realpath(path)))
     piece = _PIECE.match(path.stem)
     stem = piece["stem"] if piece else path.name[:19] if _SHA256.match(path.name) else path.stem
     return Found(path, _plain(stem), _origin(path), blob[1] if blob else None)

@@ -223,4 +223,4 @@ def _free_name(name: str, taken: Collection[str]) -> str:
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
+    return os.path.realpath(one) == os.path.realpath(other)  # `resolve` raises at a link that leads to itself

@@ -224,6 +224,9 @@ def test_something_that_is_no_file_is_refused(tmp_path: Path) -> None:
         read_gguf(tmp_path)
     with pytest.raises(BadGguf, match="cannot be read"):
         read_gguf(tmp_path / "absent.gguf")
+    os.mkfifo(tmp_path / "pipe.gguf")
+    with pytest.raises(BadGguf, match="regular file"):
+        read_gguf(tmp_path / "pipe.gguf")  # without waiting for somebody who writes to it
 
 
 # -- split files -------------------------------------------------------------------------------------------

@@ -88,6 +88,12 @@ def test_links_between_folders_end(tmp_path: Path) -> None:
     assert "model" in [found.name for found in find_models([tmp_path])]
 
 
+def test_a_link_that_leads_to_itself_hides_no_model(tmp_path: Path) -> None:
+    put(tmp_path / "model.gguf")
+    (tmp_path / "loop.gguf").symlink_to(tmp_path / "loop.gguf")
+    assert [found.name for found in find_models([tmp_path])] == ["model"]
+
+
 def test_only_folders_that_exist_are_searched(tmp_path: Path) -> None:
     assert standard_folders({}, tmp_path) == [f for f in [Path("/usr/share/ollama/.ollama/models")] if f.is_dir()]
     moved = put(tmp_path / "elsewhere" / "models" / "x.gguf").parent
