@@ -13,7 +13,10 @@ from app.errors import AppError
 def check_output(path: Path, *, overwrite: bool, otherwise: str = "") -> None:
     """Before the work whether its result can be written, so that none is done in vain and nothing is lost. `otherwise` is
     said after what `--overwrite` does. Raises AppError."""
-    folder = path.resolve().parent
+    try:
+        folder = path.resolve().parent
+    except RuntimeError:
+        raise AppError(f"{path} is a link that leads to itself") from None
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise AppError(f"cannot write to {folder}")
     if path.exists() and not path.is_file():

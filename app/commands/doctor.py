@@ -20,9 +20,10 @@ def doctor(offline: bool, report: Path | None, as_json: bool) -> int:
 
     Loads no model and changes nothing. The exit code is 0 when nothing is wrong, 1 otherwise.
     """
-    if report is not None and not report.resolve().parent.is_dir():
-        raise click.BadParameter(f"there is no folder {report.resolve().parent}", param_hint="--report")
-    from app.atomic import write_atomically
+    from app.atomic import check_output, write_atomically
+
+    if report is not None:
+        check_output(report, overwrite=True)
     from app.doctor.bundle import Personal, bundle
     from app.doctor.checks import examine, healthy
     from app.doctor.facts import collect

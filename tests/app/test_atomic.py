@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.atomic import write_atomically
+from app.atomic import check_output, write_atomically
+from app.errors import AppError
 
 
 def test_the_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -36,3 +37,12 @@ def test_a_link_is_followed_not_replaced(tmp_path: Path) -> None:
     write_atomically(tmp_path / "link", "new")
     assert (tmp_path / "real").read_text() == "new"
     assert (tmp_path / "link").is_symlink()
+
+
+def test_what_cannot_be_replaced_is_refused_before_the_work(tmp_path: Path) -> None:
+    loop, pipe = tmp_path / "loop.json", tmp_path / "pipe.json"
+    loop.symlink_to(loop)
+    os.mkfifo(pipe)
+    for path, reason in ((loop, "leads to itself"), (pipe, "not a file"), (tmp_path / "none" / "a.json", "cannot write to")):
+        with pytest.raises(AppError, match=reason):
+            check_output(path, overwrite=True)

@@ -325,8 +325,8 @@ def test_a_folder_without_write_permission_is_found(paceline: Paceline, home: Pa
 
 
 def test_a_report_that_cannot_be_written_is_known_before_the_work(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--report", str(tmp_path / "none" / "x.txt")]) == 2
-    assert "there is no folder" in capsys.readouterr().err
+    assert main(["doctor", "--report", str(tmp_path / "none" / "x.txt")]) == 1
+    assert "cannot write to" in capsys.readouterr().err
 
 
 def test_the_screen_fits_24_lines_when_all_is_well() -> None:
