@@ -7,7 +7,9 @@ An option that is not given stays None: the engine's own default holds, and is w
 from __future__ import annotations
 
 import math
+import os
 import re
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -20,6 +22,20 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
 READABLE_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+
+
+class _DataFile(click.Path):
+    """A file or a pipe that is read to its end: a device has none, and reading /dev/zero would fill the memory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        mode = os.stat(path).st_mode
+        if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
+            self.fail(f"{os.fspath(path)} is a device, not a file", param, ctx)
+        return path
+
+
+DATA_FILE = _DataFile(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
 class FiniteRange(click.FloatRange):

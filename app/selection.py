@@ -73,7 +73,7 @@ class Selector:
     def _target(self, name: str | None) -> tuple[Pair | None, Choice]:
         pair = self._default_pair() if name is None else self._pair_named(name)
         if pair is None:
-            choice = self._model(name or STARTER)
+            choice = self._model(STARTER if name is None else name)
             return self._pair_of(choice), choice
         return pair, Choice(file=_usable(pair.target))
 

@@ -153,7 +153,7 @@ def _schema(path: Path | None) -> str | None:
     if text is not None:
         try:
             json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise AppError(f"{path} is not JSON: {error}") from None
     return text
 

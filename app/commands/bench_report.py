@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from app.options import READABLE_FILE, overwrite_option
+from app.options import DATA_FILE, overwrite_option
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("result", type=READABLE_FILE, metavar="FILE.json")
+@click.argument("result", type=DATA_FILE, metavar="FILE.json")
 @click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="The page.  [default: FILE.html]")
 @click.option("--png", type=FOLDER, help="Also write every plot as a PNG into this folder.")
 @click.option("--svg", type=FOLDER, help="Also write every plot as an SVG into this folder.")
@@ -48,8 +48,8 @@ def report(result: Path, out: Path | None, png: Path | None, svg: Path | None, o
 
 
 @click.command()
-@click.argument("a", type=READABLE_FILE, metavar="A.json")
-@click.argument("b", type=READABLE_FILE, metavar="B.json")
+@click.argument("a", type=DATA_FILE, metavar="A.json")
+@click.argument("b", type=DATA_FILE, metavar="B.json")
 @click.option("--anyway", is_flag=True, help="Compare even different machines, prompts or settings.")
 @click.option("--all", "everything", is_flag=True, help="Also show what did not change.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -14,8 +14,8 @@ from app.atomic import check_output
 from app.bench.prompts import SUITES
 from app.errors import AppError
 from app.options import (
+    DATA_FILE,
     MODES,
-    READABLE_FILE,
     FiniteRange,
     LoadChoices,
     SectionedCommand,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from app.bench.result import Result
 
 GREEDY = 0.0
+MOST_AT_ONCE = 64
+"""Each is a process with models of its own."""
 NEW_ON_RESUME = frozenset({"resume", "budget", "precision", "repeat", "require", "yes", "offline", "force"})
 """Options that may differ when a run goes on: they decide how long, not what."""
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
@@ -37,19 +39,21 @@ _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
 
 def _listed(kind: Callable[[str], Any] = str) -> Callable[[click.Context, click.Parameter, str | None], tuple[Any, ...]]:
     def parse(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[Any, ...]:
-        parts = [part.strip() for part in (value or "").split(",")]
+        parts = [part.strip() for part in (value or "").split(",") if part.strip()]
+        if value is not None and not parts:
+            raise click.BadParameter("the list is empty; leave the option out, or name at least one")
         try:
-            return tuple(dict.fromkeys(kind(part) for part in parts if part))
+            return tuple(dict.fromkeys(kind(part) for part in parts))
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 
     return parse
 
 
-def _whole(least: int) -> Callable[[str], int]:
+def _whole(least: int, most: int = 10**9) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise ValueError(f"{text!r} is not a whole number of at least {least}")
+        if not text.isdecimal() or len(text) > len(str(most)) or not least <= int(text) <= most:
+            raise ValueError(f"{text!r} is not a whole number from {least} to {most}")
         return int(text)
 
     return parse
@@ -79,7 +83,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float 
 @click.command(cls=SectionedCommand)
 @click.option("--suites", callback=_listed(_suite), metavar="LIST",
               help=f"Suites of prompts: {', '.join(SUITES)}, or all.  [default: all but large_context]")
-@click.option("--prompts", type=READABLE_FILE, help="Instead of suites: JSON lines with question_id, category and turns (Spec-Bench).")
+@click.option("--prompts", type=DATA_FILE, help="Instead of suites: JSON lines with question_id, category and turns (Spec-Bench).")
 @click.option("--per-category", type=click.IntRange(min=1), metavar="N", help="Only the first N prompts of each category.")
 @click.option("--turns", type=click.Choice(["first", "all"]), default="first", show_default=True, help="Turns of a file's prompts.")
 @click.option("--modes", default="plain,auto", show_default=True, callback=_listed(_mode), metavar="LIST",
@@ -90,7 +94,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float 
               help="Longest reply; further lengths are compared with the first.")
 @click.option("--batch", callback=_listed(_whole(64)), metavar="LIST",
               help="Prompt tokens read by one decode; further ones are compared with the first.")
-@click.option("--at-once", callback=_listed(_whole(1)), metavar="LIST",
+@click.option("--at-once", callback=_listed(_whole(1, MOST_AT_ONCE)), metavar="LIST",
               help="Also measure the throughput of that many replies at once, each in a process of its own, as in 1,2,4.")
 @click.option("--repeat", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Most replies to each prompt.")
 @click.option("--precision", type=FiniteRange(min=0), default=0.02, show_default=True, metavar="X",
@@ -102,7 +106,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float 
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the first repeat; the next ones count on. `auto` then decides by stored costs, not by its clock.")
 @click.option("--rule", type=click.Choice(["block", "match"]), default="block", hidden=True)
 @click.option("--json", "out", type=click.Path(dir_okay=False, path_type=Path), help="Write everything measured to this file.")
-@click.option("--resume", type=READABLE_FILE, help="Go on with the run in this file, with its options.")
+@click.option("--resume", type=DATA_FILE, help="Go on with the run in this file, with its options.")
 @overwrite_option
 @loading_options
 @sampling_options(temperature=GREEDY)

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from app.options import (
+    DATA_FILE,
     MODES,
-    READABLE_FILE,
     FiniteRange,
     SectionedCommand,
     loading_from,
@@ -36,7 +36,7 @@ def _parse_modes(_ctx: click.Context, _param: click.Parameter, value: str | None
 
 
 @click.command(cls=SectionedCommand)
-@click.option("--prompts", type=READABLE_FILE, help="JSON lines with question_id, category and turns.  [default: eight short ones]")
+@click.option("--prompts", type=DATA_FILE, help="JSON lines with question_id, category and turns.  [default: eight short ones]")
 @click.option("--modes", callback=_parse_modes, metavar="LIST",
               help=f"Modes to compare with plain decoding.  [default: auto,{DRAFTING}; without a draft: auto,ngram]")
 @click.option("-n", "--max-tokens", type=click.IntRange(min=4), default=64, show_default=True, metavar="N", help="Longest reply.")

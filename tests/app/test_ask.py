@@ -139,11 +139,13 @@ def test_a_grammar_and_a_schema_shape_the_reply(ask: Any, tmp_path: Path) -> Non
         (["-f", "{target}", "hi"], "{target} is binary, not text"),
         (["--top-p", "0", "hi"], "top_p is 0.0; it must be above 0 and at most 1"),
         (["--json-schema", "{tmp}/bad", "hi"], "{tmp}/bad is not JSON"),
+        (["--json-schema", "{tmp}/deep.json", "hi"], "{tmp}/deep.json is not JSON"),
         (["--json-schema", "{tmp}/good.json", "--grammar", "{tmp}/bad", "hi"], "not both"),
         (["--trace", "{tmp}/none/t", "hi"], "{tmp}/none/t: No such file or directory"),
         (["--target", "{tmp}/gone.gguf", "hi"], "there is no file {tmp}/gone.gguf"),
         (["--target", "{truncated}", "hi"], "truncated.gguf"),
         (["--target", "{tmp}/bad", "hi"], "bad"),
+        (["--target", "", "hi"], "there is no model named ''"),
         (["--target", "no-such-model", "hi"], "there is no model named 'no-such-model'"),
         (["--mode", "draft", "--draft", "none", "hi"], "mode draft needs a draft model"),
     ],
@@ -153,6 +155,7 @@ def test_what_cannot_be_is_one_line_and_a_failure(
 ) -> None:
     (tmp_path / "bad").write_text("{ not json")
     (tmp_path / "good.json").write_text("{}")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
     places = {"tmp": tmp_path, "target": target, "truncated": truncated}
     code, out, err = ask(*(argument.replace("{ ", "{{ ").format(**places) for argument in arguments))
     assert code in (1, 2)

@@ -297,3 +297,21 @@ def test_ctrl_c_keeps_what_was_measured_and_the_run_can_go_on(
     (tmp_path / "out.json").write_text(json.dumps(after))
     assert main(["bench", "run", "--resume", str(tmp_path / "out.json")]) == 1
     assert "cannot go on, as this is not what was measured before: machine.cpu: another / " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--max-tokens", ""], "the list is empty"),
+        (["--modes", " , "], "the list is empty"),
+        (["--at-once", "1,65"], "'65' is not a whole number from 1 to 64"),
+        (["--max-tokens", "9" * 5000], "is not a whole number from 2 to"),
+        (["--prompts", "/dev/zero"], "/dev/zero is a device, not a file"),
+        (["--resume", "/dev/zero"], "/dev/zero is a device, not a file"),
+    ],
+)
+def test_an_option_that_means_nothing_is_refused_with_the_reason(
+    options: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "run", *options]) == 2
+    assert complaint in capsys.readouterr().err
