@@ -141,6 +141,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--part", default="0/1", help="I/N: every Nth prompt from the Ith")
+    parser.add_argument("--skip", type=int, default=0, metavar="N", help="leave out the first N prompts")
     args = parser.parse_args()
     recorder = Recorder(args.target, args.draft, 4096, args.threads)
     first, step = map(int, args.part.split("/"))
@@ -148,7 +149,7 @@ def main() -> None:
     manifest = {"target": args.target.name, "draft": args.draft.name, "prompts": args.prompts.name, "sampling": "the engine's defaults"}
     replies: list[ReplyTrace] = []
     started = time.time()
-    for prompt_id in range(first, len(prompts), step):
+    for prompt_id in range(args.skip + first, len(prompts), step):
         line = prompts[prompt_id]
         for temperature in args.temperature or [0.0, 0.7, 1.0]:
             params = SamplingParams(temperature=temperature)

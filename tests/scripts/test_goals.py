@@ -35,7 +35,8 @@ from scripts.replay.simulate import (
 from scripts.replay.trace import ReplyTrace, load_traces
 
 MACHINES = load_machines()
-TRACES = load_traces(Path(__file__).parents[1] / "data" / "traces" / "starter.npz")
+DATA = Path(__file__).parents[1] / "data" / "traces"
+TRACES, HOLDOUT = load_traces(DATA / "starter.npz"), load_traces(DATA / "holdout.npz")
 FLOOR = 0.97
 BOUND = MOST + CREDIT + WON_MOST
 """Tokens' time that a reply of up to 200 tokens may fall behind plain decoding after any place in it, whatever happens."""
@@ -43,7 +44,7 @@ BOUND = MOST + CREDIT + WON_MOST
 
 @pytest.fixture(scope="module")
 def replies() -> list[Prepared]:
-    chosen = [t for t in TRACES if len(t) > 2 and t.temperature == (0.0, 0.7, 1.0)[t.prompt_id % 3]]
+    chosen = [t for t in [*TRACES, *HOLDOUT] if len(t) > 2 and t.temperature == (0.0, 0.7, 1.0)[t.prompt_id % 3]]
     return prepare(chosen)
 
 
