@@ -38,10 +38,10 @@ class RowCosts:
 
     def __init__(self) -> None:
         self._buckets: list[dict[int, float]] = [{} for _ in range(len(CONTEXT_EDGES) + 1)]
-        self._streaks = {True: 0, False: 0}
+        self._streaks = {"all": 0, "one": 0, "block": 0}
         self.streak = 0
-        """Readings in a row that were more than DRIFT above (below: negative) what was expected; those of one row and those of
-        blocks are counted apart, as one row may well cost what it did while blocks do not."""
+        """Readings in a row that were more than DRIFT above (below: negative) what was expected: of all, or of those of one row
+        or of more alone, as one row may well cost what it did while blocks do not."""
 
     def known(self) -> bool:
         return any(self._buckets)
@@ -61,7 +61,9 @@ class RowCosts:
         expected = self.seconds(rows, context)
         side = (error > DRIFT) - (error < -DRIFT)
         one = rows == 1
-        self.streak = self._streaks[one] = side * (1 + max(0, *(side * other for other in self._streaks.values())))
+        for kind in ("all", "one" if one else "block"):
+            self._streaks[kind] = side * (1 + max(0, side * self._streaks[kind]))
+        self.streak = max(self._streaks["all"], self._streaks["one" if one else "block"], key=abs)
         streak = abs(self.streak)
         further = min(max(streak, 1), STREAK_MOST)
         most = CLIP * further * further

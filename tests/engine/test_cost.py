@@ -149,9 +149,21 @@ def test_a_machine_that_slows_down_is_known_from_whatever_is_decoded() -> None:
     costs = curve()
     for rows in (4, 1, 8, 1, 16, 1):
         costs.observe(rows, 0, 2 * JAGGED[rows])
-    assert costs.streak >= 4
+    assert costs.streak >= 3
     assert costs.seconds(1, 0) > 1.5 * JAGGED[1]
     assert costs.seconds(16, 0) > 1.5 * JAGGED[16]
+
+
+def test_a_stall_is_none_the_worse_for_blocks_that_were_slow_long_ago() -> None:
+    costs = curve()
+    for _ in range(2):
+        costs.observe(8, 0, 2 * JAGGED[8])
+    for _ in range(10):
+        for _ in range(40):
+            costs.observe(1, 0, JAGGED[1])
+        costs.observe(1, 0, 5 * JAGGED[1])
+        assert costs.streak == 1
+    assert costs.seconds(1, 0) < 1.05 * JAGGED[1]
 
 
 def test_one_stall_does_not_make_plain_decoding_look_slow() -> None:

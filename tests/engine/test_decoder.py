@@ -150,6 +150,7 @@ def test_stop_strings_end_the_text_wherever_blocks_and_tokens_are_cut(
         done = loop.run(CLEAR, policy=fixed(length), drafter=drafter, **request)
         assert check_greedy(reference, loop.encode(CLEAR), done, **request) == 0
         assert done.reason == "stop"
+        assert not any(round_.ended for round_ in done.rounds), "a stop string's last token is part of what was written"
         assert holds_the_reply(loop, CLEAR, done.tokens)
 
 
@@ -181,6 +182,7 @@ def test_an_end_token_inside_an_accepted_block_ends_the_reply(length: int, endin
     plain = ending.run(ENDING, max_tokens=60)
     assert (plain.reason, len(plain.tokens)) == ("stop", 20)
     assert plain.report["speculation"]["tokens_per_round"] == 1.0, "19 tokens and the end in 20 rounds"
+    assert [round_.ended for round_ in plain.rounds] == [False] * 20 + [True]
     prompt, beyond = ending.encode(ENDING), [tiny.IM_END, *b"and so on and so on"]
     # What would have been drafted behind the end: the target's own continuation, and then some.
     for behind in (beyond, [tiny.IM_END, *ending.run([*prompt, *plain.tokens, tiny.IM_END], max_tokens=9).tokens]):

@@ -186,6 +186,14 @@ def test_copying_pays_in_long_blocks() -> None:
     assert run.against(LAPTOP[1]) > 1.5
 
 
+def test_a_copy_is_no_longer_than_what_else_the_time_would_bring() -> None:
+    """16 rows cost little more than one and bring 13 tokens: rows beyond must be worth that rate, not plain decoding's."""
+    costs = machine({1: 0.082, 2: 0.088, 4: 0.094, 8: 0.104, 16: 0.142, 32: 0.265, 64: 0.51}, 0.008)
+    run = simulate(adaptive(costs, use_model=False), costs, Text(copy=0.95, match=lambda done: 40 + done), draft=False)
+    assert np.median([plan.length for plan in run.plans if plan.origin == "ngram"]) <= 24
+    assert run.against(0.082) > 4.5
+
+
 def test_a_good_draft_is_used_where_checking_is_cheap() -> None:
     costs = machine(GPU, 0.0015)
     policy = adaptive(costs)
