@@ -42,6 +42,7 @@ class Answer:
 
     prompt_tokens: int
     completion_tokens: int
+    """The peers count the token that ends a reply; ours leaves it out."""
     tokens_per_second: float | None
     ttft_ms: float
     drafted: int
