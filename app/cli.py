@@ -92,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except OutputClosed:
         return READER_LEFT
+    except SystemExit:  # click's answer when the reader of a help text left
+        return READER_LEFT
     except Exception as error:  # noqa: BLE001 - nothing may reach the user as a traceback
         say(one_line(error) if isinstance(error, _answers()) else report_fault(error))
         return FAILED

@@ -24,7 +24,10 @@ def report_fault(error: Exception) -> str:
     log = Paths.find().crash_log
     if not writable(log.parent):
         return summary
-    with log.open("a", encoding="utf-8") as file:
-        file.write(f"{datetime.now(UTC).isoformat()} paceline {__version__}\n")
-        traceback.print_exception(error, file=file)
+    try:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"{datetime.now(UTC).isoformat()} paceline {__version__}\n")
+            traceback.print_exception(error, file=file)
+    except OSError:  # a full disk
+        return summary
     return f"{summary} (details in {log})"

@@ -84,6 +84,24 @@ def test_a_fault_of_ours_is_one_line_too_and_keeps_its_traceback(
     assert log.stat().st_mode & 0o077 == 0
 
 
+def test_a_fault_whose_traceback_finds_no_room_is_one_line_all_the_same(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing_command(monkeypatch, ZeroDivisionError("oh"))
+    (home / "logs").mkdir(parents=True)
+    (home / "logs" / "crash.log").symlink_to("/dev/full")
+    assert main(["models"]) == 1
+    assert capsys.readouterr().err == "paceline: internal error: ZeroDivisionError: oh\n"
+
+
+def test_a_help_text_whose_reader_left_ends_as_any_output(paceline: Paceline) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = paceline("bench", "run", "--help", stdout=writer, stderr=subprocess.PIPE, capture_output=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_a_command_without_a_subcommand_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models"]) == 2
     assert "pull" in capsys.readouterr().err
