@@ -15,6 +15,9 @@ import click
 if TYPE_CHECKING:
     from app.store import ChatStore
 
+CHAT_ID = COUNT = click.IntRange(1, 2**63 - 1)
+"""As far as the store counts."""
+
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 STDIN = "-"
 
@@ -26,7 +29,7 @@ def chats() -> None:
 
 @chats.command("list")
 @click.option("--tag", help="Only chats with this tag.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="At most so many.")
+@click.option("--limit", default=50, show_default=True, type=COUNT, help="At most so many.")
 @as_json_option
 def list_(tag: str | None, limit: int, as_json: bool) -> None:
     """Show the chats: pinned ones first, then the last used."""
@@ -54,8 +57,8 @@ def list_(tag: str | None, limit: int, as_json: bool) -> None:
 
 @chats.command()
 @click.argument("words", nargs=-1, required=True)
-@click.option("--chat", "chat_id", type=int, help="Only in this chat.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(min=1), help="At most so many.")
+@click.option("--chat", "chat_id", type=CHAT_ID, help="Only in this chat.")
+@click.option("--limit", default=20, show_default=True, type=COUNT, help="At most so many.")
 @as_json_option
 def search(words: tuple[str, ...], chat_id: int | None, limit: int, as_json: bool) -> None:
     """Find the messages that hold all WORDS, or parts of words; the latest first."""
@@ -82,7 +85,7 @@ def search(words: tuple[str, ...], chat_id: int | None, limit: int, as_json: boo
 
 
 @chats.command()
-@click.argument("ids", nargs=-1, type=int)
+@click.argument("ids", nargs=-1, type=CHAT_ID)
 @click.option("--all", "everything", is_flag=True, help="Every chat.")
 @click.option("--format", "form", type=click.Choice(["markdown", "json"]), help="JSON holds everything and can be imported.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A file ending in .md or .json, or a folder.")
@@ -131,7 +134,7 @@ def import_(files: tuple[Path, ...], as_json: bool) -> None:
 
 
 @chats.command()
-@click.argument("ids", nargs=-1, required=True, type=int)
+@click.argument("ids", nargs=-1, required=True, type=CHAT_ID)
 @click.option("--undo", is_flag=True, help="Bring them back.")
 @click.option("--forever", is_flag=True, help="Erase them at once; there is no way back.")
 def delete(ids: tuple[int, ...], undo: bool, forever: bool) -> None:

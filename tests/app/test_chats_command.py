@@ -130,3 +130,10 @@ def test_what_cannot_be_written_can_be_read(home: Path, capsys: Out) -> None:
 def test_wrong_calls_are_one_line(chat: int, capsys: Out, arguments: list[str], code: int) -> None:
     given, text, said = run(capsys, *arguments)
     assert (given, text, len(said.splitlines())) == (code, "", 1)
+
+
+@pytest.mark.parametrize("arguments", [("export", 2**63), ("delete", 2**63), ("list", "--limit", 2**63), ("export", 0)])
+def test_a_number_beyond_the_stores_is_wrong_usage(arguments: tuple[object, ...], chat: int, capsys: Out) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert "is not in the range" in err
