@@ -192,9 +192,13 @@ class Imports:
 
     def _write(self, models: Models) -> None:
         fresh = self._registry.with_name(f"{REGISTRY}.{os.getpid()}.tmp")
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
-            json.dump([asdict(model) for model in models], out, indent=1)
-        os.replace(fresh, self._registry)
+        try:
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+                json.dump([asdict(model) for model in models], out, indent=1)
+            os.replace(fresh, self._registry)
+        except OSError as error:
+            fresh.unlink(missing_ok=True)
+            raise OSError(error.errno, error.strerror, str(self._registry)) from None
 
 
 def _from_json(entry: dict[str, Any]) -> ImportedModel:

@@ -35,15 +35,15 @@ def fit(
 
     Nothing is loaded or fetched. For one pair the exit code is 1 when it does not fit.
     """
-    if name and target:
+    if name is not None and target is not None:
         raise click.UsageError("give a name or --target, not both", click.get_current_context())
     from app.fit import fit_pair
     from app.tables import facts_table
     from app.terminal import print_table, say, write_out
 
     selector, machine, paths = _here()
-    choices = LoadChoices(target=name or target, draft=draft, ctx=ctx, kv_type=kv_type)
-    if choices.target or draft:
+    choices = LoadChoices(target=target if name is None else name, draft=draft, ctx=ctx, kv_type=kv_type)
+    if choices.target is not None or draft is not None:
         one = _named(selector, machine, choices, paths)
         if as_json:
             write_out(json.dumps(_json(machine, pair=one.as_json())) + "\n")

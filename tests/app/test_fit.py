@@ -194,6 +194,7 @@ def test_files_of_ones_own(machine: Any, target: Path, draft: Path, capsys: pyte
     assert (pair["target"], pair["draft"], pair["here"]) == (target.name, draft.name, True)
     assert pair["plan"]["context"] == 2048, "what the tiny target learned"
     assert main(["models", "fit", "starter", "--target", str(target)]) == 2
+    assert main(["models", "fit", ""]) == 1  # a script's empty variable is no wish to see them all
     assert main(["models", "fit", "nonsense"]) == 1
     assert "no model named 'nonsense'" in capsys.readouterr().err
 

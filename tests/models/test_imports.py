@@ -113,3 +113,15 @@ def test_who_can_draft_for_whom(theirs: Path, mismatched: Path, padded: Path) ->
     wordless = replace(small, name="wordless", vocabulary=None)
     found = [(pair.draft, pair.target, pair.share) for pair in pairings([stranger, half, big, small, wordless])]
     assert found == [("small", "big", 0.1), ("half", "big", 0.5), ("small", "half", 0.2)]
+
+
+def test_a_full_disk_names_the_registry_and_leaves_nothing_behind(
+    imports: Imports, theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("models.imports.os.replace", full)
+    with pytest.raises(OSError, match=r"No space left on device.*imported\.json"):
+        imports.add(looked_at(theirs))
+    assert not list(tmp_path.rglob("*.tmp"))
