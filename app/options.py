@@ -31,7 +31,7 @@ class _DataFile(click.Path):
         path = super().convert(value, param, ctx)
         mode = os.stat(path).st_mode
         if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
-            self.fail(f"{os.fspath(path)} is a device, not a file", param, ctx)
+            self.fail(f"{value} is a device, not a file", param, ctx)
         return path
 
 
