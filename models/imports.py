@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -194,11 +194,15 @@ class Imports:
         fresh = self._registry.with_name(f"{REGISTRY}.{os.getpid()}.tmp")
         try:
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
-                json.dump([asdict(model) for model in models], out, indent=1)
+                out.write(json.dumps(models, default=_fields))  # `indent` and `asdict` take several times as long
             os.replace(fresh, self._registry)
         except OSError as error:
             fresh.unlink(missing_ok=True)
             raise OSError(error.errno, error.strerror, str(self._registry)) from None
+
+
+def _fields(part: Any) -> dict[str, Any]:
+    return {field.name: getattr(part, field.name) for field in fields(part)}
 
 
 def _from_json(entry: dict[str, Any]) -> ImportedModel:
