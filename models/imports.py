@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -231,4 +231,7 @@ def _free_name(name: str, taken: Collection[str]) -> str:
 
 
 def _same_file(one: Path, other: Path) -> bool:
+    with suppress(OSError):
+        if not os.path.samefile(one, other):  # much the quicker answer
+            return False
     return os.path.realpath(one) == os.path.realpath(other)  # `resolve` raises at a link that leads to itself
