@@ -253,6 +253,9 @@ class Transcript(VerticalScroll, Thrifty):
     def _check_edges_soon(self) -> None:
         self.call_after_refresh(self._extend)
 
+    def on_resize(self) -> None:
+        self._check_edges_soon()  # wider, the texts take fewer rows
+
     # ---- where the view stands
 
     def arrange(self, size: Size, optimal: bool = False) -> DockArrangeResult:

@@ -82,7 +82,7 @@ def test_history(snap_compare: Any, store: ChatStore, size: tuple[int, int], the
 def test_details(snap_compare: Any, store: ChatStore, size: tuple[int, int], theme: str) -> None:
     report = {
         "usage": {"prompt_tokens": 1200, "cached_tokens": 1000, "completion_tokens": 301},
-        "timings": {"ttft_ms": 500.0, "decode_seconds": 75.0},
+        "timings": {"ttft_ms": 500.0, "decode_seconds": 75.0, "decode_tps": 4.0},
         "speculation": {
             "rounds": 100, "drafted": 300, "accepted": 200,
             "by_drafter": {"model": {"drafted": 200, "accepted": 120}, "ngram": {"drafted": 100, "accepted": 80}},

@@ -296,3 +296,17 @@ async def test_messages_that_are_let_go_keep_no_drawing(run_app: RunApp, store: 
         gone = [widget for widget in gone if not widget.is_attached]
         assert gone
         assert not any(widget._styles_cache._cache for widget in gone)
+
+
+async def test_a_wider_terminal_shows_what_is_below_the_window_too(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 100, lambda i: "words " * 300)
+    async with run_app(chat=chat, size=(40, 24)) as running:
+        transcript = running.transcript
+        await settled(running)
+        await transcript.go_to(running.path[50].id)
+        await settled(running)
+        transcript.scroll_to(y=transcript.max_scroll_y - transcript.size.height, animate=False, immediate=True)
+        await settled(running)
+        await running.pilot.resize_terminal(200, 60)
+        await settled(running)
+        assert not transcript.later or transcript.scroll_y <= transcript.max_scroll_y - transcript.size.height
