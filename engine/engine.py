@@ -243,6 +243,9 @@ class Engine:
             )
             yield from notices
             yield from self._decoder.run(reply)
+            trace.close()
+            if trace.failure is not None:
+                yield Notice(trace.failure)
         self._prompts.remember(request, prompt, reply.tokens, reply.text)
         assert reply.reason is not None
         report = reply.metrics.report(request.mode, reply.policy.state)

@@ -143,6 +143,9 @@ class Trace:
 
     def __init__(self, path: Path | None) -> None:
         """Raises BadRequest if the file cannot be opened for appending."""
+        self._path = path
+        self.failure: str | None = None
+        """Why rounds are missing at its end, in one line."""
         try:
             self._file = None if path is None else path.open("a", encoding="utf-8")
         except OSError as error:
@@ -161,7 +164,8 @@ class Trace:
                 "text": pieces, "parked": round_.parked, "ms": {name: _ms(s) for name, s in times.items()},
                 "expected_ms": _ms(round_.expected_seconds), "plain_ms": _ms(round_.plain_seconds), "why": round_.reason, "state": state,
             }, ensure_ascii=False) + "\n")
-        except OSError:  # a full disk ends the trace, not the reply
+        except OSError as error:  # a full disk ends the trace, not the reply
+            self._note(error)
             self.close()
 
     def close(self) -> None:
@@ -169,5 +173,8 @@ class Trace:
             file, self._file = self._file, None
             try:
                 file.close()
-            except OSError:
-                return
+            except OSError as error:
+                self._note(error)
+
+    def _note(self, error: OSError) -> None:
+        self.failure = f"the trace in {self._path} is not whole: {error.strerror}"

@@ -48,7 +48,7 @@ class SamplingParams:
             ("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1"),
             ("min_p", self.min_p, 0 <= self.min_p <= 1, "from 0 to 1"),
             ("typical_p", self.typical_p, 0 < self.typical_p <= 1, "above 0 and at most 1"),
-            ("repeat_penalty", self.repeat_penalty, 0 < self.repeat_penalty <= 10, "above 0 and at most 10"),
+            ("repeat_penalty", self.repeat_penalty, 0.01 <= self.repeat_penalty <= 10, "from 0.01 to 10"),
             ("frequency_penalty", self.frequency_penalty, -10 <= self.frequency_penalty <= 10, "from -10 to 10"),
             ("presence_penalty", self.presence_penalty, -10 <= self.presence_penalty <= 10, "from -10 to 10"),
             ("penalty_last_n", self.penalty_last_n, self.penalty_last_n >= -1, "-1 (whole context) or more"),

@@ -146,7 +146,7 @@ class ChatSession:
         self.chat = replace(chat, title=title)
 
     def take_title(self, chat_id: int, title: str) -> None:
-        """Give a chat the title that the model made, unless it has got one meanwhile and no other was asked for."""
+        """Give a chat the title that was made for it, unless it has got one meanwhile and no other was asked for."""
         with suppress(NotFound):  # deleted in the meantime
             if chat_id == self._retitled or not self._do(lambda store: store.chat(chat_id)).title:
                 self._do(lambda store: store.rename(chat_id, title))

@@ -34,7 +34,7 @@ class Wishes(_Values):
     top_k: int | None = Field(default=None, ge=0)
     top_p: float | None = Field(default=None, gt=0, le=1)
     min_p: float | None = Field(default=None, ge=0, le=1)
-    repeat_penalty: float | None = Field(default=None, gt=0, le=10)
+    repeat_penalty: float | None = Field(default=None, ge=0.01, le=10)
     max_tokens: Count | None = None
     """Longest reply in tokens."""
     seed: int | None = Field(default=None, ge=0)

@@ -389,3 +389,10 @@ def test_the_trace_has_one_line_per_round_and_agrees_with_the_report(pair: Engin
     assert "".join(piece for line in lines for piece in line["text"]) == done.text
     ask(pair, CLEAR, mode="fixed:3", max_tokens=5, trace=path)
     assert len(path.read_text().splitlines()) > len(lines), "appended"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_trace_that_a_full_disk_cut_short_is_said_and_the_reply_is_whole(pair: Engine, plain: str) -> None:
+    done = ask(pair, CLEAR, mode="plain", max_tokens=60, trace=Path("/dev/full"))
+    assert done.text == plain
+    assert done.notices == ["the trace in /dev/full is not whole: No space left on device"]

@@ -89,7 +89,7 @@ class Reply(Vertical, Thrifty):
         if self._made_for == (self.text, self._growing):
             return
         if self._growing:
-            self._draw()
+            self.grow("", ())
         else:
             self._show_all()
 

@@ -89,7 +89,8 @@ class Transcript(VerticalScroll, Thrifty):
         self._width = 0
         """Of that layout."""
         self._window = Lock()
-        """Held while views come and go: those who ask for something else meanwhile find the window whole."""
+        """Held while views come and go: those who ask for something else meanwhile find the window whole. Never to be waited for
+        in a handler of a message's own widget, as taking that away waits for the handler."""
         self.newest: Callable[[Message], Message] = lambda message: message
         """A message with the text it has by now: a reply grows, on the screen or off it."""
 
@@ -326,8 +327,12 @@ class Transcript(VerticalScroll, Thrifty):
 
     def _bring_into_view(self, view: MessageView) -> None:
         region = self._regions.get(view)
-        if region is None:
+        if region is None or view not in self._views:  # taken away since, with others
+            self._check_edges_soon()
             return
+        if self.following and view.message.id != self._path[-1].id:  # text that comes would carry it off
+            self.following = False
+            self.post_message(self.Followed())
         if region.height >= self.size.height or region.y < self.scroll_y:
             self.scroll_to(y=region.y, animate=False, force=True)
         elif region.bottom > self.scroll_y + self.size.height:
@@ -341,6 +346,9 @@ class Transcript(VerticalScroll, Thrifty):
         for message_id, selected in ((old, False), (new, True)):
             if message_id is not None and (view := self.view(message_id)) is not None:
                 view.set_class(selected, "-cursor")
+        if new is None and not self.following and not self.later and self.scroll_y >= self.max_scroll_y:
+            self.following = True
+            self.post_message(self.Followed())
         self.post_message(self.CursorMoved(self.selected))
 
     async def action_cursor(self, step: int) -> None:

@@ -154,6 +154,38 @@ async def test_text_that_comes_does_not_move_a_reader_and_is_followed_at_the_end
         assert transcript.scroll_y == transcript.max_scroll_y
 
 
+async def test_a_picked_message_is_not_carried_off_by_text_that_comes(run_app: RunApp, store: ChatStore) -> None:
+    chat = fill(store, 6)
+    async with run_app(chat=chat) as running:
+        transcript, reply = running.transcript, await growing(running)
+        assert transcript.following
+        picked = running.path[-4]
+        await transcript.go_to(picked.id)
+        await settled(running)
+        assert not transcript.following
+        for _ in range(4):
+            reply.grow("A line of the reply.\n\n" * 10, ())
+            await running.until(lambda: reply.query_one(Reply)._timer is None, "the text is not drawn")
+            await settled(running)
+        view = transcript.view(picked.id)
+        assert view is not None
+        assert transcript.region.contains_region(view.region)
+        transcript.scroll_end(animate=False)
+        await settled(running)
+        assert transcript.following
+
+
+async def test_who_lets_go_of_a_message_at_the_end_follows_again(run_app: RunApp, store: ChatStore) -> None:
+    async with run_app(chat=fill(store, 2)) as running:
+        await settled(running)
+        transcript = running.transcript
+        await transcript.go_to(running.path[0].id)
+        await settled(running)
+        assert not transcript.following
+        transcript.cursor = None
+        assert transcript.following
+
+
 def first_number(running: Running) -> int:
     """The number at the beginning of the row at the top."""
     region = running.transcript.content_region
