@@ -325,12 +325,8 @@ class EngineHost:
             check_reply(self._process, job, self._desk(task), self._paths, self._models)
 
     def _title(self, task: Task, job: TitleJob) -> None:
-        from app.chat.title import make_title, title_from_prompt
+        from app.chat.title import make_title
 
-        if not job.by_model:
-            if title := title_from_prompt(job.messages):
-                self._emit(TitleMade(job.chat_id, title))
-            return
         if self._process is None or task.stopped.is_set() or job.chat_id != self._chat:
             return  # of another chat than the one that is read it would cost more than it is worth
         title = make_title(self._process, job, self._desk(task))

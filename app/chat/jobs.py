@@ -30,5 +30,3 @@ class TitleJob:
     chat_id: int
     messages: tuple[ChatMessage, ...]
     """As of the reply that was just made, and the reply itself as the last."""
-    by_model: bool = True
-    """Else the user's first words are the title."""

@@ -212,13 +212,13 @@ class ChatSession:
         reply = self.sent.reply
         return ReplyJob(reply.chat_id, reply.id, self._read_by_model(self._index(reply.id)), self.settings, overflow)
 
-    def title_job(self, *, again: bool = False, by_model: bool = True) -> TitleJob | None:
+    def title_job(self, *, again: bool = False) -> TitleJob | None:
         """The engine's job for a title of this chat; None if it has one (and none is wanted `again`), or nothing was said
         yet."""
         if self.chat is None or (self.chat.title and not again) or len(self.path) < 2 or not self.path[-1].text:
             return None
         self._retitled = self.chat.id if again else None
-        return TitleJob(self.chat.id, self._read_by_model(len(self.path)), by_model)
+        return TitleJob(self.chat.id, self._read_by_model(len(self.path)))
 
     def _read_by_model(self, until: int) -> tuple[ChatMessage, ...]:
         """The system prompt, and what stands on the path before `until`, from the last summary on."""

@@ -160,6 +160,18 @@ class Replies:
         await self.show_path()  # another window may have gone on below it
         return None
 
+    def name_chat(self, *, by_model: bool) -> None:
+        """The open chat's title, if it has none: from the model when it has nothing else to do, or else the user's first words."""
+        from app.chat.title import title_from_prompt
+
+        job = self._session.title_job()
+        if job is None:
+            return
+        if by_model:
+            self._host.title(job)
+        elif title := title_from_prompt(job.messages):
+            self._session.take_title(job.chat_id, title)
+
     def _is_ours(self, message_id: int) -> bool:
         return self._session.sent is not None and self._session.sent.reply.id == message_id
 

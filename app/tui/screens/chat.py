@@ -280,8 +280,8 @@ class ChatScreen(Screen[None], Thrifty):
             self.prompt.focus()
         elif not shown:
             self.tell("the reply in the other chat has ended")
-        elif event.state in TITLED and (job := self.session.title_job(by_model=self._settings().auto_title)) is not None:
-            self.host.title(job)
+        elif event.state in TITLED:
+            self._replies.name_chat(by_model=self._settings().auto_title)
         self.show_numbers(None)
         self.show_title()
         self.update_hints()
