@@ -7,9 +7,7 @@ An option that is not given stays None: the engine's own default holds, and is w
 from __future__ import annotations
 
 import math
-import os
 import re
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -18,6 +16,8 @@ from typing import Any
 
 import click
 
+from app.paths import is_device
+
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
@@ -25,12 +25,11 @@ READABLE_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type
 
 
 class _DataFile(click.Path):
-    """A file or a pipe that is read to its end: a device has none, and reading /dev/zero would fill the memory."""
+    """A file or a pipe that is read to its end."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)
-        mode = os.stat(path).st_mode
-        if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
+        if is_device(Path(value)):
             self.fail(f"{value} is a device, not a file", param, ctx)
         return path
 

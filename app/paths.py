@@ -24,6 +24,11 @@ def typed_path(text: str) -> Path:
     return Path(os.path.expanduser(text))
 
 
+def is_device(path: Path) -> bool:
+    """Whether it is one, such as /dev/zero, which has no end that it could be read to. Raises OSError."""
+    return path.is_char_device() or path.is_block_device()
+
+
 @dataclass(frozen=True, slots=True)
 class Paths:
     """The directories. None of them needs to exist yet; see `writable`."""

@@ -61,9 +61,10 @@ class RowCosts:
         expected = self.seconds(rows, context)
         side = (error > DRIFT) - (error < -DRIFT)
         one = rows == 1
-        for kind in ("all", "one" if one else "block"):
+        kinds = ("all", "one" if one else "block")
+        for kind in kinds:
             self._streaks[kind] = side * (1 + max(0, side * self._streaks[kind]))
-        self.streak = max(self._streaks["all"], self._streaks["one" if one else "block"], key=abs)
+        self.streak = max((self._streaks[kind] for kind in kinds), key=abs)
         streak = abs(self.streak)
         further = min(max(streak, 1), STREAK_MOST)
         most = CLIP * further * further

@@ -87,6 +87,7 @@ def add_up(reports: list[dict[str, Any]]) -> ChatTotals:
     def total(part: str, name: str) -> Any:
         return sum(_part(report, part).get(name) or 0 for report in reports)
 
+    timings = [_part(report, "timings") for report in reports]
     drafters = sorted({name for report in reports for name in _part(_part(report, "speculation"), "by_drafter")})
     return ChatTotals(
         replies=len(reports),
@@ -95,7 +96,7 @@ def add_up(reports: list[dict[str, Any]]) -> ChatTotals:
         completion_tokens=total("usage", "completion_tokens"),
         prompt_seconds=total("timings", "ttft_ms") / 1000,
         decode_seconds=total("timings", "decode_seconds"),
-        decoded=sum((timings.get("decode_tps") or 0) * (timings.get("decode_seconds") or 0) for timings in (_part(r, "timings") for r in reports)),
+        decoded=sum((each.get("decode_tps") or 0) * (each.get("decode_seconds") or 0) for each in timings),
         rounds=total("speculation", "rounds"),
         drafted=total("speculation", "drafted"),
         accepted=total("speculation", "accepted"),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.paths import is_device
 from app.store import ChatStore, StoreError
 from app.transfer import chatgpt, lm_studio
 from app.transfer.own_json import FORMAT, read_own
@@ -55,7 +56,7 @@ def import_file(store: ChatStore, path: Path, progress: Progress | None = None) 
     """The chats of a file into the store, each in one piece. Raises TransferError (the file) or StoreError (the store);
     chats that were in by then stay."""
     try:
-        if path.is_char_device() or path.is_block_device():
+        if is_device(path):
             raise TransferError(f"{path} cannot be read: it is a device, not a file")
         with path.open("rb") as file:
             content = file.read(LARGEST_BYTES + 1)
