@@ -141,12 +141,12 @@ def _console(stream: object) -> Console:
     from rich.console import Console
 
     width = None if _is_terminal(stream) else WIDE
-    return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)  # type: ignore[arg-type]
+    return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)  # type: ignore[arg-type]  # writes text, or is None
 
 
 def _is_terminal(stream: object) -> bool:
     try:
-        return bool(stream.isatty())  # type: ignore[attr-defined]
+        return bool(stream.isatty())  # type: ignore[attr-defined]  # caught below
     except (AttributeError, ValueError):  # closed, or None
         return False
 

@@ -138,7 +138,7 @@ class _Run:
             try:
                 gain = compare(
                     config, replace(config, **tried), confidence, left, self._cancelled,
-                    lambda what, shown=shown: self._tell(f"{', '.join(map(str, shown.values()))}: {what}"),  # type: ignore[misc]
+                    lambda what, shown=shown: self._tell(f"{', '.join(map(str, shown.values()))}: {what}"),  # type: ignore[misc]  # a default binds this round's values
                 )
             except LoadCancelled:
                 raise

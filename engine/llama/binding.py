@@ -37,7 +37,7 @@ _kept: list[str] | None = None
 _started = False
 
 
-@lib.llama_log_callback  # type: ignore[untyped-decorator]
+@lib.llama_log_callback  # type: ignore[untyped-decorator]  # a ctypes function type
 def _write_log(level: int, text: bytes | None, _data: Any) -> None:
     line = (text or b"").decode("utf-8", errors="replace")
     if level >= 3 and line.strip():  # warnings and errors; kept so that a failed load can say why

@@ -55,6 +55,6 @@ def run(source: Path, destination: Path, file_type: int, *, threads: int, dry_ru
     return bool(code == 0)
 
 
-@lib.llama_log_callback  # type: ignore[untyped-decorator]
+@lib.llama_log_callback  # type: ignore[untyped-decorator]  # a ctypes function type
 def _silence(_level: int, _text: bytes | None, _data: Any) -> None:
     """What is set while nobody listens: the relay of a run must not be called after it."""

@@ -7,7 +7,7 @@ highlighted once as a whole.
 
 from __future__ import annotations
 
-from pygments.token import Token  # type: ignore[import-untyped]
+from pygments.token import Token  # type: ignore[import-untyped]  # it has no types
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
