@@ -306,7 +306,7 @@ async def test_chats_deleted_in_the_list_come_back_after_it_was_closed(
         await running.pilot.press("enter")
         await running.until(lambda: running.session.chat is not None)
         assert {chat.id for chat in running.store.chats()} == set(chats)
-        await running.until(lambda: "2 chats are back" in running.screen.activity.text)
+        await running.until(lambda: any("2 chats are back" in note.message for note in running.app._notifications))
         await running.pilot.press("ctrl+o", "tab", "u")
         await running.pilot.pause()
         assert len(running.store.chats()) == 3
